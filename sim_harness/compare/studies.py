@@ -32,7 +32,6 @@ class Entry(NamedTuple):
 
 STUDIES = {
     "sap-study": Entry(f"{CHECKOUT}.sap_study"),
-    "newton-study": Entry(f"{CHECKOUT}.newton_study"),
     "first-order-study": Entry(f"{CHECKOUT}.first_order_study"),
     "cone-study": Entry(f"{CHECKOUT}.cone_study"),
     "mujoco-law": Entry(f"{CHECKOUT}.mujoco_law"),

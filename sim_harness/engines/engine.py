@@ -4,7 +4,6 @@
 The engines differ in the impulses p that they allow. They share no code with the contact laws that are tested against them.
 """
 
-from collections.abc import Callable
 from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -20,8 +19,6 @@ class Rows(Record, frozen=True):
     """Constraints other than contacts, m rows: closures, welds and couplers g(q) = 0, joint stops g(q) ≥ 0, springs.
 
     The force of a compliant row is λ = −(g + τ_d ġ) / e at the end of the step. A compliant stop acts only while λ > 0.
-    Elastic elements are compliant rows, including nonlinear ones [Macklin §5.2]: at every configuration −g / e are their forces
-    and Gᵀ diag(1/e) G is their stiffness, or its positive semidefinite part.
     """
 
     G: Array  # Jacobian, ġ = G v (m, nv)
@@ -69,13 +66,6 @@ class System(Protocol):
         """Return the constraint rows at q ⊕ shift, in the order of `ForwardProblem.rows`."""
         ...
 
-    def contacts(self, shift: Array) -> tuple[Array, Array]:
-        """Return J (3n, nv) and gaps [m] (n) of the step's contacts at q ⊕ shift.
-
-        Contact points move with their bodies. Normals and tangents are fixed.
-        """
-        ...
-
 
 class ForwardProblem(Record, frozen=True):
     """One step of the simulated world with n contacts and nv velocities."""
@@ -91,8 +81,6 @@ class ForwardProblem(Record, frozen=True):
     rows: Rows | None = None  # constraints other than contacts, None without any
     stiffness: Array | None = None  # of the contacts [N/m] (n); None: the engine uses its own settings
     dissipation: Array | None = None  # τ_d of the contacts [s] (n), like stiffness
-    # function that returns Ṅ v, the normal acceleration at v̇ = 0 [m/s²] (n); only some engines call it
-    bias: Callable[[], Array] | None = None
     # joint springs for an `Integrator`; springs that are already folded into M and force are not listed
     springs: Springs | None = None
     system: System | None = None  # evaluates other configurations; only some engines use it
@@ -137,7 +125,6 @@ class ForceTimes(NamedTuple):
     springs: float = 1.0  # joint springs
     dampers: float = 1.0  # joint dampers
     rows: float = 0.0  # Jacobians of constraint rows
-    contacts: float = 0.0  # Jacobians of contacts
 
 
 class Engine(Protocol):

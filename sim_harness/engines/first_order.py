@@ -41,7 +41,7 @@ from sim_harness.engines.bilateral import RowFactor, factor_rows, no_rows, proje
 from sim_harness.engines.contact_space import is_sound, no_solution
 from sim_harness.engines.engine import ForceTimes, ForwardProblem, ForwardSolution, items_of
 from sim_harness.engines.first_order_law import NORMAL, TANGENT, Rules, Table
-from sim_harness.engines.first_order_solver import convexified, solve
+from sim_harness.engines.first_order_solver import solve
 from sim_harness.engines.linalg import (
     Sparse,
     add,
@@ -191,8 +191,6 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
     stiffness: Positive = 1e9  # K [N/m], > 0, may be inf
     dissipation: NonNegative = 0.0  # τ_d [s], ≥ 0, B = K τ_d
     tangential: Positive = 1e9  # B_t of sticking friction [N·s/m], > 0; a contact with tangential load F creeps at F/B_t
-    # "cone" is Coulomb's law; "convex" is its convexification with a unique solution, under which sliding bodies glide
-    friction: Literal["cone", "convex"] = "cone"
     # "near" uses all reported contacts, so an impact ends at rest within its step; "touching" those with φ ≤ 0
     candidates: Literal["near", "touching"] = "near"
 
@@ -214,8 +212,7 @@ class FirstOrder(Kind, frozen=True, tag="first-order"):
         begin = times_transposed(free.L, free.first, bodies.v - free.v_free)
         motion = float(np.linalg.norm(times_transposed(free.L, free.first, free.v_free)))
         scale = max(1.0, float(np.abs(w).max(initial=0.0)))
-        method = convexified if self.friction == "convex" else solve
-        p, code, steps, error = method(Y, table, w, begin[order], Rules(TOLERANCE * scale, motion, MOST_STEPS))
+        p, code, steps, error = solve(Y, table, w, begin[order], Rules(TOLERANCE * scale, motion, MOST_STEPS))
         return p, STATUSES[code], steps, error
 
     def choose(self, problem: ForwardProblem) -> Chosen:

@@ -23,8 +23,7 @@ contacts.
 
 Passes [Macklin Alg. 1]: linearise constraints, iterate, linearise again at the new configuration. Constraints are satisfied at
 position level at the end of the step, so there is no drift and no stabilisation. Forces act along the Jacobians at the end of
-the step. Difference from the paper: the linearisation is fixed until the iteration has converged. Only the paper's own scheme
-(`Rules.exact` false) linearises again after each of its steps.
+the step. Difference from the paper: the linearisation is fixed until the iteration has converged.
 """
 
 from typing import Annotated, Literal, NamedTuple
@@ -41,19 +40,15 @@ from idyn.status import Status
 from idyn.types import Array, Record
 from sim_harness.engines.contact_space import is_sound, no_solution, unconstrained
 from sim_harness.engines.engine import ForceTimes, ForwardProblem, ForwardSolution, Restitution
-from sim_harness.engines.newton_exact import FISCHER_BURMEISTER, motion
-from sim_harness.engines.newton_iteration import DENSE, Rules, iterate, solve_evenly
-from sim_harness.engines.newton_rows import EFFECTIVE_MASS, Constraints, Stack, constraints, stack_of
+from sim_harness.engines.newton_exact import motion
+from sim_harness.engines.newton_iteration import solve_evenly
+from sim_harness.engines.newton_rows import Constraints, Stack, constraints, stack_of
 
 PASSES = 60  # largest number of passes. Typical: 2 or 3; strips under large strain need more
 
 AGREED = 1e-6
 """Passes have converged when the velocity changes by less than this share of its largest entry. The remaining error is of
 second order in dt v."""
-
-
-STILL = 1e-6
-"""Degrees of freedom whose velocity changes by less than this share of the largest change get no new geometric stiffness."""
 
 
 class Free(NamedTuple):
@@ -74,59 +69,27 @@ class Outcome(Record, frozen=True):
     iterations: int  # sum over all passes
 
 
-def solve_passes(stack: Stack, free: Free, rules: Rules) -> Outcome:
-    """Solve the step: iterate and linearise again until the velocity agrees between passes."""
+def solve_passes(stack: Stack, free: Free, tolerance: float, relinearise: bool) -> Outcome:
+    """Solve the step; with `relinearise`, linearise again until the velocity agrees between passes."""
     a, total = stack.problem, 0
-    relinearise = rules.relinearise and a.system is not None and (stack.contacts_too or len(stack.order) > 0)
-    before, now = a.v, free
+    relinearise = relinearise and a.system is not None and len(stack.order) > 0
+    before = a.v
     plan, J = stack.plan(before if relinearise else None)
-    p, z, stiffness = np.zeros(len(J)), np.zeros(len(free.z)), np.zeros(len(free.z))
-    for _ in range(1 if not relinearise else PASSES if rules.exact else rules.limit):
+    p, z = np.zeros(len(J)), np.zeros(len(free.z))
+    for _ in range(PASSES if relinearise else 1):
         used = J
-        c = constraints(plan, J, now.L, now.z, rules.preconditioner)
-        if rules.exact:
-            root = solve_evenly(c, rules, p, z)
-        else:
-            root = iterate(c, rules, rules.tolerance, p, z, 1 if relinearise else rules.limit)
+        c = constraints(plan, J, free.L, free.z)
+        root = solve_evenly(c, tolerance, p, z)
         total += root.iterations
-        v = velocity_after(c, now.L, root.p)
-        enough = root.error <= rules.tolerance * c.scale
+        v, p = velocity_after(c, free.L, root.p), root.p
+        enough = root.error <= tolerance * c.scale
         met = enough and (not relinearise or np.abs(v - before).max() <= AGREED * max(c.scale, np.abs(v).max()))
-        if met or not relinearise or not np.isfinite(root.error) or (rules.exact and not enough):
+        if met or not (relinearise and enough and np.isfinite(root.error)):
             break
-        if rules.exact:
-            p, there = root.p, v
-        else:
-            there = velocity_of(now.L, z)
-        plan, J_there = stack.plan(there)
-        if rules.geometric_stiffness:
-            stiffness = geometric_stiffness(J, J_there, p, there - before, stiffness)
-            now = stiffened(a.M, free, stiffness, there)
-        before, J = there, J_there
-        z = now.L.T @ before
+        before = v
+        plan, J = stack.plan(before)
+        z = free.L.T @ before
     return Outcome(v=v, p=root.p, J=used, error=root.error, met=met, iterations=total)
-
-
-def geometric_stiffness(J: Array, J_there: Array, p: Array, change: Array, last: Array) -> Array:
-    """Return the geometric stiffness −min(0, ΔJᵀ p / Δv) of forces that turn with their bodies [kg] (nv).
-
-    [Macklin §8.3 (73)] with corrected sign. The result is at least half of the last value. For degrees of freedom that did not
-    move it is the last value. Otherwise a rope with a tension of 100 times its weight does not converge.
-
-    change: Δv (nv)
-    last: last geometric stiffness [kg] (nv)
-    """
-    moved = np.abs(change) > STILL * np.abs(change).max(initial=0.0)
-    secant = (J_there - J).T @ p / np.where(moved, change, 1.0)
-    return np.where(moved, np.maximum(-secant, 0.5 * last), last)
-
-
-def stiffened(M: Array, free: Free, stiffness: Array, v: Array) -> Free:
-    """Return the free motion with the inertia M + diag(stiffness). The added term pulls the velocity towards v (nv)."""
-    A = M + np.diag(stiffness)
-    L = np.linalg.cholesky(A)
-    momentum = M @ velocity_of(free.L, free.z) + stiffness * v
-    return Free(L, np.linalg.solve(L, momentum))
 
 
 @entry(MATRIX, VECTOR, VECTOR)
@@ -139,19 +102,9 @@ def free_motion(M: Array, v: Array, drive: Array) -> tuple[Free, bool]:
 @entry(named(Constraints), MATRIX, VECTOR)
 def velocity_after(c: Constraints, L: Array, p: Array) -> Array:
     """Return v⁺ = L⁻ᵀ (z_free + Yᵀ p) (nv)."""
-    return velocity_of(L, motion(c, p))
-
-
-@entry(MATRIX, VECTOR)
-def velocity_of(L: Array, z: Array) -> Array:
-    """Return L⁻ᵀ z (nv)."""
-    v = z.copy()
+    v = motion(c, p)
     backward(L, v)
     return v
-
-
-MOST_ITERATIONS = 10000  # largest number of Newton steps plus sweeps over the contacts
-REGULARISATION = 1e-6  # ε, share of each row's diagonal that is added to the diagonal
 
 
 class Newton(Kind, frozen=True, tag="newton"):
@@ -164,24 +117,21 @@ class Newton(Kind, frozen=True, tag="newton"):
     recovery: NonNegative = 0.05
     # of rigid contacts, ratio of the speeds after and before an impact, see `sim_harness.engines.engine`
     restitution: Restitution = 0.0
-    # which constraints are evaluated at the end of the step instead of linearised at its beginning: "rows", "end" (rows and
-    # contacts) or "start" (neither). With "end" contact points move with their bodies. Rolling bodies, and piles that tumble by
-    # 0.1 rad per step, then gain energy. The world must provide `ForwardProblem.system`
-    positions: Literal["rows", "end", "start"] = "rows"
-    # whether Newton steps include the change of force directions with motion, for strips and ropes under large strain
-    geometric_stiffness: bool = False
+    # which constraints are evaluated at the end of the step instead of linearised at its beginning: "rows", for which the world
+    # must provide `ForwardProblem.system`, or none ("start")
+    positions: Literal["rows", "start"] = "rows"
 
     @property
     def force_times(self) -> ForceTimes:
-        return ForceTimes(rows=0.0 if self.positions == "start" else 1.0, contacts=1.0 if self.positions == "end" else 0.0)
+        return ForceTimes(rows=0.0 if self.positions == "start" else 1.0)
 
     def solve(self, problem: ForwardProblem) -> ForwardSolution:
         a = problem
         free, regular = free_motion(a.M, a.v, a.dt * (a.force - a.h))
         if not (regular and is_sound(a)):
             return no_solution(a)
-        stack = stack_of(a, self.recovery, self.positions == "end", self.restitution)
-        found = solve_passes(stack, free, self.rules)
+        stack = stack_of(a, self.recovery, self.restitution)
+        found = solve_passes(stack, free, self.tolerance, self.positions != "start")
         dynamics = float(np.abs(a.M @ (found.v - a.v) - found.J.T @ found.p - a.dt * (a.force - a.h)).max(initial=0.0))
         finite = np.isfinite(dynamics) and np.isfinite(found.error)
         return ForwardSolution(
@@ -192,21 +142,4 @@ class Newton(Kind, frozen=True, tag="newton"):
             dynamics=dynamics if finite else np.inf,
             contact=found.error if finite else np.inf,
             rows=stack.of_rows(found.p),
-        )
-
-    @property
-    def rules(self) -> Rules:
-        return Rules(
-            function=FISCHER_BURMEISTER,
-            weighted=False,
-            solver=DENSE,
-            linear_iterations=0,
-            damping=1.0,
-            regularisation=REGULARISATION,
-            exact=True,
-            tolerance=self.tolerance,
-            preconditioner=EFFECTIVE_MASS,
-            limit=MOST_ITERATIONS,
-            relinearise=self.positions != "start",
-            geometric_stiffness=self.geometric_stiffness,
         )

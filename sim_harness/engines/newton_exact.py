@@ -15,18 +15,14 @@ from idyn.types import Array
 from sim_harness.engines.linalg import add, add_pushed, dot
 from sim_harness.engines.newton_rows import Constraints, normal_row
 
-FISCHER_BURMEISTER, MINIMUM_MAP = 0, 1
-
 LEAST = 1e-9  # lower bound of the denominator of W, as a share of r μ p_N
 TINY = 1e-300  # below this √(a² + r² p²) both arguments count as 0
 
 
 @compiled
-def complementarity(function: int, a: float, p: float, r: float) -> tuple[float, float, float]:
-    """Return φ(a, r p), ∂φ/∂a and ∂φ/∂p."""
+def complementarity(a: float, p: float, r: float) -> tuple[float, float, float]:
+    """Return the Fischer–Burmeister function φ(a, r p), ∂φ/∂a and ∂φ/∂p."""
     b = r * p
-    if function == MINIMUM_MAP:
-        return (a, 1.0, 0.0) if a <= b else (b, 0.0, r)
     s = np.hypot(a, b)
     if s <= TINY:
         return 0.0, 0.0, r
@@ -37,7 +33,7 @@ def complementarity(function: int, a: float, p: float, r: float) -> tuple[float,
 
 
 @compiled
-def friction_compliance(function: int, speed: float, impulse: float, bound: float, r: float) -> float:
+def friction_compliance(speed: float, impulse: float, bound: float, r: float) -> float:
     """Return W ≥ 0 of a pressing contact [(m/s)/(N·s)].
 
     speed: ‖v_T‖ [m/s]
@@ -48,8 +44,6 @@ def friction_compliance(function: int, speed: float, impulse: float, bound: floa
     if bound == np.inf:
         return 0.0
     slack = r * (bound - impulse)
-    if function == MINIMUM_MAP:
-        return 0.0 if speed <= slack else (speed - slack) / bound
     root = np.hypot(speed, slack)
     above = speed * speed / (root + slack) if slack > 0.0 else root - slack
     if above <= 1e-15 * (root + abs(slack)):

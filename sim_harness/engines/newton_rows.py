@@ -7,13 +7,11 @@ import numpy as np
 from idyn.library.kernels import compiled, entry
 from idyn.library.kinds import MATRIX, REAL, VECTOR, WHOLE
 from idyn.library.records import Matrix, Vector, named
-from idyn.solvers.linalg import fill, forward
+from idyn.solvers.linalg import forward
 from idyn.types import Array, Record
 from sim_harness.engines.bilateral import FASTEST
 from sim_harness.engines.engine import ForwardProblem, gap_speeds
 from sim_harness.engines.linalg import dot, gram
-
-UNIT, TIME_STEP, EFFECTIVE_MASS = range(3)
 
 NOTHING = 1e-22  # a row whose diagonal of D is below this share of the largest one is rounding error and moves no body
 ROUNDING = 1e-6  # largest error of a constraint that its row cannot change [m or rad]; the constraint then counts as satisfied
@@ -45,7 +43,6 @@ class Constraints(NamedTuple):
     # weight of a row (m): diagonal of D plus softness; for both tangents of a contact the mean of their diagonals of D; 1 for
     # rows that move no body
     w: Vector
-    r: Vector  # factor of impulses in complementarity functions (m)
     scale: float  # largest speed of a row without impulses, at least min(`SLOWEST`, `GENTLEST` dt) [m/s]
     soft: float  # share of w that every row yields per impulse, see `softened`
 
@@ -56,13 +53,12 @@ def normal_row(plan: Plan, i: int) -> int:
     return plan.ties + i if i < plan.stops else plan.ties + plan.stops + 3 * (i - plan.stops) + 2
 
 
-@entry(named(Plan), MATRIX, MATRIX, VECTOR, WHOLE)
-def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: int) -> Constraints:
+@entry(named(Plan), MATRIX, MATRIX, VECTOR)
+def constraints(plan: Plan, J: Array, L: Array, z_free: Array) -> Constraints:
     """Return the matrices of the plan.
 
     J: all rows (m, nv)
     L: Cholesky factor of M (nv, nv)
-    preconditioner: UNIT, TIME_STEP or EFFECTIVE_MASS, determines r
     """
     m, Y = len(J), J.copy()
     for i in range(m):
@@ -75,22 +71,11 @@ def constraints(plan: Plan, J: Array, L: Array, z_free: Array, preconditioner: i
             w[i] = D[i, i] + plan.softness[i]
         # offsets do not enter the scale: a stop 3 rad away is no speed of 3000 rad/s
         scale = max(scale, abs(dot(0.0, Y[i], z_free)))
-    # tangents: mean of both diagonals; r by preconditioner: 1/dt or 1/dt² (UNIT), 1 (TIME_STEP), w (EFFECTIVE_MASS)
-    r = w.copy()
     for i in range(len(plan.mu)):
         t = plan.ties + plan.stops + 3 * i
         mean = 0.5 * (D[t, t] + D[t + 1, t + 1])
-        for e in range(2):
-            w[t + e] = r[t + e] = mean if mean > 0.0 else 1.0
-            if preconditioner == UNIT:
-                r[t + e] = 1.0 / plan.dt
-    for i in range(plan.stops + len(plan.mu)):
-        row = normal_row(plan, i)
-        if preconditioner == UNIT:
-            r[row] = 1.0 / plan.dt**2
-    if preconditioner == TIME_STEP:
-        fill(r, 1.0)
-    return Constraints(plan, Y, D, z_free, w, r, scale, 0.0)
+        w[t] = w[t + 1] = mean if mean > 0.0 else 1.0
+    return Constraints(plan, Y, D, z_free, w, scale, 0.0)
 
 
 @compiled
@@ -99,7 +84,7 @@ def softened(c: Constraints, soft: float) -> Constraints:
     D = c.D.copy()
     for i in range(len(D)):
         D[i, i] += soft * c.w[i]
-    return Constraints(c.plan, c.Y, D, c.z_free, c.w, c.r, c.scale, soft)
+    return Constraints(c.plan, c.Y, D, c.z_free, c.w, c.scale, soft)
 
 
 @compiled
@@ -133,28 +118,24 @@ class Stack(Record, frozen=True):
     # compliance of contact rows [m/N]; 0 for constraint rows, whose compliance `plan` reads from the problem (m)
     compliance: Array
     ease: Array  # added to g to limit closing and recovery speeds [m or rad] (m)
-    contacts_too: bool  # whether contacts, like constraint rows, are evaluated at the predicted end of the step
 
     def plan(self, v: Array | None = None) -> tuple[Plan, Array]:
-        """Return plan and Jacobian (m, nv), linearised at q ⊕ dt v, or at the beginning of the step if v is None."""
+        """Return plan and Jacobian (m, nv); ties and stops at q ⊕ dt v, or at the beginning of the step if v is None."""
         a, first = self.problem, len(self.order)
-        rows, J, gaps = a.rows, a.J, a.gaps
+        rows, J = a.rows, a.J
         if v is None or a.system is None:
             v = np.zeros(len(a.v))
         else:
             rows = a.system.rows(a.dt * v)
-            if self.contacts_too:
-                J, gaps = a.system.contacts(a.dt * v)
         g, e = self.ease.copy(), self.compliance
-        g[first + 2 :: 3] += gaps
+        g[first + 2 :: 3] += a.gaps
         if rows is not None:
             J = np.concatenate([rows.G[self.order], J])
             g[:first] += rows.g[self.order]
             if rows.compliance is not None:
                 e = e.copy()
                 e[:first] = rows.compliance[self.order]
-        last = len(g) if self.contacts_too else first
-        offset, softness = linearised(J, g, e, self.tau, a.dt * v, a.dt, last)
+        offset, softness = linearised(J, g, e, self.tau, a.dt * v, a.dt, first)
         offset[first::3], offset[first + 1 :: 3] = 0.0, 0.0
         return Plan(self.ties, first - self.ties, offset, softness, a.mu, a.dt), J
 
@@ -167,11 +148,10 @@ class Stack(Record, frozen=True):
         return out
 
 
-def stack_of(problem: ForwardProblem, recovery: float, contacts_too: bool, restitution: float = 0.0) -> Stack:
+def stack_of(problem: ForwardProblem, recovery: float, restitution: float = 0.0) -> Stack:
     """Return the stack of a step.
 
     recovery: largest speed at which a penetration of rigid contacts is reduced [m/s]
-    contacts_too: see `Stack`
     restitution: of rigid contacts
     """
     a, deepest = problem, recovery * problem.dt
@@ -194,9 +174,7 @@ def stack_of(problem: ForwardProblem, recovery: float, contacts_too: bool, resti
         ease[normal][soft] = 0.0
         if a.dissipation is not None:
             tau[normal] = np.where((a.gaps <= 0.0) & soft, a.dissipation, 0.0)
-    return Stack(
-        problem=a, order=order, ties=ties, tau=tau, compliance=compliance, ease=ease, contacts_too=contacts_too
-    )  # fmt: skip
+    return Stack(problem=a, order=order, ties=ties, tau=tau, compliance=compliance, ease=ease)
 
 
 @entry(MATRIX, VECTOR, VECTOR, VECTOR, VECTOR, REAL, WHOLE)

@@ -74,9 +74,7 @@ def _check(scene: SceneModel, settings: MujocoSettings) -> None:
                 f"scene.body[{i}].shape.hull", "expected a box, sphere or cylinder for the engine 'mujoco', got a hull"
             )
     if has_compliant_rows(scene.settings):
-        raise ConfigError(
-            "scene", "the engine 'mujoco' does not support closures and stops with stiffness or elastic bodies in scenes"
-        )
+        raise ConfigError("scene", "the engine 'mujoco' does not support closures and stops with stiffness in scenes")
     if scene.settings.cells:
         raise ConfigError("scene.cells", "the engine 'mujoco' does not support cells, it has its own collision detection")
     for where, material in ground + bodies:

@@ -1,1 +1,1 @@
-"""Scenes: simulated worlds of rigid and elastic bodies as TOML data, with known results for comparison. See `settings.py`."""
+"""Scenes: simulated worlds of rigid bodies as TOML data, with known results for comparison. See `settings.py`."""

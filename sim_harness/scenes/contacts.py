@@ -33,7 +33,6 @@ from sim_harness.scenes.scene_settings import Material, SceneSettings, Shape
 from sim_harness.world.world import Touching
 
 PARALLEL = 1e-3  # a face is the contact face when its normal is within this angle of coal's normal [rad]
-LYING = 0.1  # a cylinder touches with its side when its axis is within this angle of the contact plane [rad]
 LEVEL = 0.9  # gaps are measured between faces whose normals have at least this cosine with the contact normal
 
 
@@ -222,20 +221,6 @@ def faces_of(place: PlacedShape, direction: Array) -> list[Face]:
     return []
 
 
-def pivot_of(place: PlacedShape, spot: Spot) -> Array:
-    """Return the centre of curvature of a body at a contact [m] (3).
-
-    Sphere: its centre. Cylinder lying on its side: a point on its axis. Flat faces and corners: the contact point.
-    """
-    shape, rotation, centre = place
-    if shape.sphere is not None:
-        return centre
-    axis = rotation[:, 2]
-    if shape.cylinder is not None and abs(axis @ spot.normal) < LYING:
-        return np.asarray(centre + ((spot.point - centre) @ axis) * axis)
-    return spot.point
-
-
 def face_gaps(points: list[Array], normal: Array, first: PlacedShape, second: PlacedShape) -> list[float] | None:
     """Return the distance between the faces of two bodies along the normal at each point [m].
 
@@ -278,19 +263,6 @@ class Geometry:
         for i, j in self._near(centres, extents, margin).tolist():
             found += [(i, j, k, spot) for k, spot in enumerate(self._touch.between(places[i], places[j]))]
         return self._record(found)
-
-    def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
-        """Return the centres of curvature of both bodies at the contacts [m] (n, 3), see `MovedBodies.contacts`."""
-        c = touching.contacts
-        assert touching.pairs is not None
-        poses = [PlacedShape(body.shape, *pose) for body, *pose in zip(self._settings.body, *self._model.place(q), strict=True)]
-        spots = [Spot(*each) for each in zip(c.points, c.normals, c.gaps, strict=True)]
-        ends = (
-            [spot.point if i == GROUND else pivot_of(poses[i], spot) for i, spot in zip(side, spots, strict=True)]
-            for side in touching.pairs.T.tolist()
-        )
-        first, second = (np.array(points).reshape(-1, 3) for points in ends)
-        return first, second
 
     def _near(self, centres: Array, extents: Array, margin: float) -> Array:
         """Return the candidate pairs whose axis-aligned bounding boxes are closer than the margin (·, 2)."""

@@ -1,4 +1,4 @@
-"""Load scenes from TOML, expand copies, chains, arches and elastic blocks, check them, and list the engines they support."""
+"""Load scenes from TOML, expand copies, chains and arches, check them, and list the engines they support."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ from idyn.errors import ConfigError, nearest
 from idyn.types import Array
 from sim_harness.scenes.measures import QUANTITIES, formulas
 from sim_harness.scenes.polyhedra import CENTRED, Corners, hull_of
-from sim_harness.scenes.scene import Closure, particles_of
+from sim_harness.scenes.scene import Closure
 from sim_harness.scenes.scene_model import SceneModel
 from sim_harness.scenes.scene_settings import (
     ArchSettings,
@@ -26,8 +26,7 @@ from sim_harness.scenes.scene_settings import (
 )
 from sim_harness.world.worlds import AnyEngine
 
-ENGINES = "engines"
-"""Word of the command line for all shipped scenes."""
+ENGINES = "engines"  # word of the command line for all shipped scenes
 
 
 def scene_names(words: Sequence[str]) -> list[str]:
@@ -36,16 +35,12 @@ def scene_names(words: Sequence[str]) -> list[str]:
 
 
 def expanded(settings: SceneSettings) -> SceneSettings:
-    """Return the scene with every body listed. Raises ConfigError for a scene without bodies or an invalid arch or block."""
+    """Return the scene with every body listed. Raises ConfigError for a scene without bodies or an invalid arch."""
     for i, arch in enumerate(settings.arch):
         check_finite(f"scene.arch[{i}]", arch, "span", "rise", "thickness", "width", "density")
         check_finite(f"scene.arch[{i}].material", arch.material, "dissipation")
-    for i, block in enumerate(settings.elastic):
-        check_finite(f"scene.elastic[{i}]", block, "corner", "size", "young", "density", "dissipation", "radius")
-        check_finite(f"scene.elastic[{i}].material", block.material, "dissipation")
     bodies = [each for body in settings.body for each in copies_of(body)]
     bodies += [block for arch in settings.arch for block in blocks_of(arch)]
-    bodies += [particle for block in settings.elastic for particle in particles_of(block)]
     if not bodies:
         raise ConfigError("scene.body", "expected at least one body")
     return msgspec.structs.replace(settings, body=tuple(bodies), arch=())

@@ -53,18 +53,17 @@ def residuals_of(
     if a.rows is not None:
         g = np.where(a.rows.yields, 0.0, a.rows.g)
         closure = float(np.where(a.rows.stops, np.maximum(-g, 0.0), np.abs(g)).max(initial=0.0))
-    M, h, J, rows = a.M, a.h, a.J, a.rows
+    M, h, rows = a.M, a.h, a.rows
     if a.system is not None:
         if at.bodies:
             M, h = a.system.terms(at.bodies * shift, a.v + at.bodies * (v_plus - a.v))
         rows = a.system.rows(at.rows * shift) if at.rows else rows
-        J = a.system.contacts(at.contacts * shift)[0] if at.contacts else J
     resisting = (
         effects.stiffness * (stretch + at.springs * shift)
         + effects.viscous * (a.v + at.dampers * (v_plus - a.v))
         + effects.coulomb * v_plus / np.maximum(np.abs(v_plus), CREEP)
     )
-    push = J.T @ p.ravel() + a.dt * (a.force - h - resisting)
+    push = a.J.T @ p.ravel() + a.dt * (a.force - h - resisting)
     if rows is not None and solution.rows is not None:
         push = push + rows.G.T @ solution.rows
     return Residuals(

@@ -1,7 +1,6 @@
-"""A scene as the bodies of a world: contacts, external forces, constraint rows of closures, joint stops and elastic blocks."""
+"""A scene as the bodies of a world: contacts, external forces, constraint rows of closures and joint stops."""
 
 from collections.abc import Sequence
-from itertools import permutations
 from typing import Protocol
 
 import msgspec
@@ -13,87 +12,14 @@ from idyn.types import Array, State
 from sim_harness.engines.bilateral import check_rows
 from sim_harness.engines.engine import ForwardProblem, Rows, Springs
 from sim_harness.scenes.contacts import Geometry
-from sim_harness.scenes.scene_model import SceneModel, joint_name
+from sim_harness.scenes.scene_model import SceneModel
 from sim_harness.scenes.scene_settings import (
-    BodySettings,
     ClosureSettings,
-    ElasticSettings,
     ForceSettings,
-    JointSettings,
     SceneSettings,
-    Shape,
 )
 from sim_harness.world.bodies import Bodies, JointFriction, with_springs
-from sim_harness.world.elements import Elastic, elastic_body, element_rows
 from sim_harness.world.world import Push, Step, Touching, World, checked_state, relative_jacobian
-
-
-def grid_of(block: ElasticSettings) -> tuple[Array, Array]:
-    """Return the rest positions of the particles [m] (n, 3) and the corners of the tetrahedra (k, 4).
-
-    Particles are numbered along z first, then y, then x. Each cell has six tetrahedra, one for each order of the axes in a path
-    of edges from its lowest to its highest corner.
-    """
-    counts = np.array(block.cells) + 1
-    steps = np.stack(np.meshgrid(*(np.arange(count) for count in counts), indexing="ij"), axis=-1).reshape(-1, 3)
-    low = steps[(steps < counts - 1).all(axis=1)]
-    stride = np.array([counts[1] * counts[2], counts[2], 1])
-    paths = np.array(
-        [np.cumsum([np.zeros(3, int), *np.eye(3, dtype=int)[list(order)]], axis=0) for order in permutations(range(3))]
-    )
-    nodes = ((low[:, None, None] + paths[None]) @ stride).reshape(-1, 4)
-    return np.array(block.corner) + steps * np.array(block.size) / block.cells, nodes
-
-
-def elastic_of(block: ElasticSettings) -> Elastic:
-    """Return the tetrahedra of a block with their material."""
-    points, nodes = grid_of(block)
-    return elastic_body(points, nodes, block.young, block.poisson, block.energy)
-
-
-def particles_of(block: ElasticSettings) -> list[BodySettings]:
-    """Return the particles of a block; each corner has a quarter of its tetrahedra's mass.
-
-    If `block.held`, the particles with the lowest x are fixed.
-    """
-    points, nodes = grid_of(block)
-    masses = np.zeros(len(points))
-    np.add.at(masses, nodes, block.density * elastic_of(block).volumes[:, None] / 4)
-    slides = tuple(JointSettings(kind="slide", axis=(x, y, z)) for x, y, z in np.eye(3).tolist())
-    held = block.held & (points[:, 0] == points[:, 0].min())
-    return [
-        BodySettings(
-            name=f"{block.name}-{i}",
-            shape=Shape(sphere=block.radius),
-            mass=float(masses[i]),
-            material=block.material,
-            position=tuple(points[i].tolist()),
-            joint="fixed" if held[i] else slides,
-            touches=block.touches,
-        )
-        for i in range(len(points))
-    ]
-
-
-class ElasticBlock:
-    """Constraint rows of an elastic block in a scene."""
-
-    def __init__(self, model: SceneModel, settings: ElasticSettings) -> None:
-        self._model, self._elastic, self._dissipation = model, elastic_of(settings), settings.dissipation
-        names = [body.name for body in particles_of(settings)]
-        self._bodies = np.array([model.names.index(name) for name in names])
-        moving = [i for i, name in enumerate(names) if joint_name(model.settings.body[self._bodies[i]]) in model.dofs]
-        bodies = [model.settings.body[self._bodies[i]] for i in moving]
-        self._columns = (3 * np.array(moving, dtype=np.int64)[:, None] + np.arange(3)).ravel()
-        self._dofs = np.array([model.dofs[joint_name(body, k)][0] for body in bodies for k in range(3)], dtype=np.int64)
-
-    def rows(self, q: Array) -> tuple[Array, Array, Array, Array]:
-        """Return G (m, nv), g, compliance and dissipation (m) at q."""
-        along, g, compliance = element_rows(self._elastic, self._model.place(q)[1][self._bodies])
-        G = np.zeros((len(g), self._model.robot.nv))
-        G[:, self._dofs] = along[:, self._columns]
-        return G, g, compliance, np.full(len(g), self._dissipation)
-
 
 Part = tuple[Array, Array, Array, Array]  # G (m, nv), g, compliance and dissipation (m) of a group of rows
 
@@ -146,21 +72,18 @@ class Constraints:
     def __init__(self, model: SceneModel) -> None:
         self._model = model
         self.closures = [Closure(model, closure) for closure in model.settings.closure]
-        self._elastic = [ElasticBlock(model, block) for block in model.settings.elastic]
 
     def rows(self, q: Array, axes: Array) -> Rows | None:
-        """Return the rows of closures, then stops, then elastic blocks; None without rows."""
+        """Return the rows of closures, then stops; None without rows."""
         parts: list[Part] = []
         for settings, closure in zip(self._model.settings.closure, self.closures, strict=True):
             G, g = closure.rows(q, axes)
             parts.append((G, g, np.full(len(g), 1.0 / settings.stiffness), np.full(len(g), settings.dissipation)))
-        stops = self._stops(q)
-        parts += [*stops, *(block.rows(q) for block in self._elastic)]
+        parts += self._stops(q)
         if not parts:
             return None
         G, g, compliance, dissipation = (np.concatenate(column) for column in zip(*parts, strict=True))
-        first = sum(len(part[1]) for part in parts[: len(self.closures)])
-        one_sided = (np.arange(len(g)) >= first) & (np.arange(len(g)) < first + len(stops))
+        one_sided = np.arange(len(g)) >= sum(len(part[1]) for part in parts[: len(self.closures)])
         if not compliance.any():
             return Rows(G=G, g=g, stops=one_sided)
         return Rows(G=G, g=g, stops=one_sided, compliance=compliance, dissipation=dissipation)
@@ -179,11 +102,11 @@ class Constraints:
 
 
 def has_compliant_rows(settings: SceneSettings) -> bool:
-    """Return true when a closure or stop of the scene has finite stiffness, or the scene has elastic blocks."""
+    """Return true when a closure or stop of the scene has finite stiffness."""
     joints = [joint for body in settings.body for joint in body.joints]
     soft = [joint.stop_stiffness for joint in joints if joint.stop is not None]
     soft += [closure.stiffness for closure in settings.closure]
-    return bool(settings.elastic) or any(np.isfinite(soft))
+    return any(np.isfinite(soft))
 
 
 class Scene(SceneModel, Bodies):
@@ -206,9 +129,6 @@ class Scene(SceneModel, Bodies):
 
     def touching(self, q: Array) -> Touching:
         return self._geometry.touching(q)
-
-    def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
-        return self._geometry.pivots(q, touching)
 
     def rows(self, q: Array, axes: Array) -> Rows | None:
         return self._constraints.rows(q, axes)

@@ -11,7 +11,6 @@ import numpy as np
 from controllers.config.loading import NonNegative, Positive, Settings, load
 from controllers.config.tables import Choice
 from idyn.errors import ConfigError
-from sim_harness.world.elements import Energy
 
 
 def check_finite(where: str, settings: Settings, *fields: str) -> None:
@@ -147,24 +146,6 @@ class ArchSettings(Settings, frozen=True):
     material: Material = Material()  # surface
 
 
-class ElasticSettings(Settings, frozen=True):
-    """A block of elastic material along the world axes: particles at the nodes of a grid and six tetrahedra per cell."""
-
-    name: str  # prefix of the particle names name-0, name-1, …, numbered along z first, then y, then x
-    corner: Vector  # lowest corner [m]
-    size: tuple[Positive, Positive, Positive]  # edge lengths [m]
-    cells: tuple[Count, Count, Count]  # number of cells along each axis
-    young: Positive  # Young's modulus [Pa]
-    poisson: Annotated[float, msgspec.Meta(gt=-1, lt=0.5)]  # Poisson's ratio
-    density: Positive  # [kg/m³]
-    energy: Energy = "neo-hookean"  # `Energy` of sim_harness.world.elements
-    dissipation: NonNegative = 0.0  # damping over stiffness [s]
-    held: bool = False  # whether the particles with the lowest x are fixed
-    touches: bool = False  # whether particles can make contact, as spheres
-    radius: Positive = 0.005  # radius of these spheres [m]
-    material: Material = Material()  # surface of the particles
-
-
 class ForceSettings(Settings, frozen=True):
     """An external force on a body, in world axes."""
 
@@ -189,7 +170,7 @@ class MeasureSettings(Settings, frozen=True):
     engines: tuple[str, ...] = ()  # engines that the figure is measured for; empty: all
 
 
-BODY_TABLES = frozenset({"body", "arch", "elastic"})  # tables of a scene that define bodies
+BODY_TABLES = frozenset({"body", "arch"})  # tables of a scene that define bodies
 
 
 class SceneSettings(Settings, frozen=True):
@@ -198,7 +179,7 @@ class SceneSettings(Settings, frozen=True):
     about: description in one sentence
     engines: engines that must satisfy the expected errors (`within`), with settings that differ from their defaults
     dt, duration: step and duration [s]
-    body, arch, elastic: the bodies
+    body, arch: the bodies
     gravity: [m/s²]
     margin: contacts with a smaller gap are given to the engine [m]
     edge: number of contact points per edge of a contact face
@@ -220,7 +201,6 @@ class SceneSettings(Settings, frozen=True):
     cells: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
     ground: GroundSettings | None = None
     arch: tuple[ArchSettings, ...] = ()
-    elastic: tuple[ElasticSettings, ...] = ()
     closure: tuple[ClosureSettings, ...] = ()
     force: tuple[ForceSettings, ...] = ()
     measure: tuple[MeasureSettings, ...] = ()

@@ -341,11 +341,10 @@ STOP_STEPS = {f"{dt:g} s": dt for dt in (1e-3, 1e-5, 1e-6, 1e-7, 1e-8)}
 
 FRICTIONS = {
     "cone": FirstOrder(),
-    "convex": FirstOrder(friction="convex"),
     "published, ζ = 1/dt": Published(),
     "published, ζ = 100 (1 + dt B)²": Published(normal_weight=100 * (1 + RAMP_HB) ** 2),
 }
-"""Label → engine for the block: friction of `first-order`; the paper's with the published weight ζ, and with a suitable ζ."""
+"""Label → engine for the block: `first-order`; the paper's with the published weight ζ, and with a suitable ζ."""
 
 METHODS = ("first-order", "BDF", "RK45")
 

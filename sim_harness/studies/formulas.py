@@ -10,7 +10,6 @@ from controllers.config.tables import KIND
 from idyn.errors import ConfigError
 from idyn.types import Array
 from sim_harness.scenes.contacts import GROUND, half_extents, touching_materials
-from sim_harness.scenes.scene import grid_of, particles_of
 from sim_harness.scenes.scene_model import anchor, body_pose, inertia, is_loose, mass_of
 from sim_harness.scenes.scene_settings import BodySettings, JointSettings, SceneSettings
 
@@ -79,43 +78,6 @@ def _torques(s: SceneSettings, chain: list[tuple[BodySettings, JointSettings]], 
         stop = joint.stop_stiffness * passed if passed else 0.0
         out[i] = moment @ axes[i] - joint.stiffness * (angles[i] - joint.rest) + stop
     return out
-
-
-def block_statics(s: SceneSettings, body: int) -> float:
-    """Return the static rise of a particle of a held elastic block under its weight [m].
-
-    Linear elasticity for small displacements, with strains in Voigt's order.
-    """
-    name = s.body[body].name
-    for block in s.elastic:
-        particles = particles_of(block)
-        names = [particle.name for particle in particles]
-        if name in names and block.held:
-            points, nodes = grid_of(block)
-            K = _stiffness(points, nodes, block.young, block.poisson)
-            free = np.array([particle.joint != "fixed" for particle in particles]).repeat(3)
-            load = np.array([-mass_of(particle) * s.gravity * UP for particle in particles]).ravel()
-            moved = np.zeros(len(load))
-            moved[free] = np.linalg.solve(K[np.ix_(free, free)], load[free])
-            return float(moved[3 * names.index(name) + 2])
-    raise ConfigError("scene.measure.known = 'block-statics'", f"expected a particle of a held elastic block, got '{name}'")
-
-
-def _stiffness(points: Array, nodes: Array, young: float, poisson: float) -> Array:
-    """Return the stiffness matrix ∫ Bᵀ D B of all tetrahedra [N/m] (3n, 3n)."""
-    factor = young / ((1 + poisson) * (1 - 2 * poisson))
-    D = factor * np.diag([1 - poisson] * 3 + [(1 - 2 * poisson) / 2] * 3)
-    D[:3, :3] += factor * poisson * (1 - np.eye(3))
-    K = np.zeros((3 * len(points), 3 * len(points)))
-    for corners in nodes:
-        shape = np.linalg.inv(np.column_stack([np.ones(4), points[corners]]))[1:]  # gradients of the four shape functions
-        B = np.zeros((6, 12))
-        for k, (x, y, z) in enumerate(shape.T):
-            B[:, 3 * k : 3 * k + 3] = [[x, 0, 0], [0, y, 0], [0, 0, z], [y, x, 0], [0, z, y], [z, 0, x]]
-        volume = abs(np.linalg.det(np.column_stack([np.ones(4), points[corners]]))) / 6
-        where = (3 * corners[:, None] + np.arange(3)).ravel()
-        K[np.ix_(where, where)] += volume * B.T @ D @ B
-    return K
 
 
 Formula = Callable[[SceneSettings, int], float]  # function of a scene and the index of a body
@@ -308,6 +270,6 @@ FORMULAS |= {
     each.__name__.replace("_", "-"): each
     for each in (
         viscous_way, sliding, rolling, weight, whole_weight, fall_time, sinking, reading, lift, spring_period, slip_under_pads,
-        parallelogram_period, pressed, settling, gripped, hinges, at_stop, block_statics, implicit_swing,
+        parallelogram_period, pressed, settling, gripped, hinges, at_stop, implicit_swing,
     )
 }  # fmt: skip

@@ -12,7 +12,7 @@ Of a robot only the contact points make contact, with the terrain and with boxes
 simulated.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -32,7 +32,6 @@ from sim_harness.world.world import (
     checked_state,
     contact_jacobian,
     generalised_force,
-    relative_jacobian,
 )
 
 CREEP = 1e-4
@@ -123,20 +122,12 @@ class Bodies:
         """Return the contacts at q."""
         raise NotImplementedError
 
-    def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
-        """Return the centres of curvature of both surfaces at the contacts [m] (n, 3), see `MovedBodies.contacts`."""
-        raise NotImplementedError
-
     def rows(self, q: Array, axes: Array) -> Rows | None:
-        """Return the rows of closures, stops and elastic elements at q, None without any."""
+        """Return the rows of closures and stops at q, None without any."""
         if not self.robot.closures.keys:
             return None
         gaps, G = self.robot.closure_gaps(q)
         return Rows(G=G, g=gaps, stops=np.zeros(len(gaps), dtype=bool))
-
-    def bias(self, q: Array, v: Array, contacts: ContactSet) -> Callable[[], Array] | None:
-        """Return the function `bias` of `ForwardProblem`, None when it is not available."""
-        return None
 
     def force(self, axes: Array, state: State, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> Array:
         """Return the generalised force of motor torques, pushes and other external forces [N, N·m] (nv).
@@ -178,7 +169,6 @@ class MovedBodies(Record, frozen=True):
 
     bodies: Bodies
     q: Array  # configuration at the beginning of the step (nq)
-    touching: Touching  # contacts of the step
 
     def terms(self, shift: Array, v: Array) -> tuple[Array, Array]:
         """Return M (nv, nv) and h (nv) at q ⊕ shift."""
@@ -188,32 +178,11 @@ class MovedBodies(Record, frozen=True):
     def rows(self, shift: Array) -> Rows | None:
         """Return the constraint rows at q ⊕ shift."""
         moved = self.bodies.moved(self.q, shift)
-        rows = self.bodies.rows(moved, self._axes(moved))
+        axes = self.bodies.robot.terms(moved, np.zeros(self.bodies.robot.nv)).axes
+        rows = self.bodies.rows(moved, axes)
         if rows is not None:
             self.bodies.along_axes_at(self.q, moved, rows.G)
         return rows
-
-    def contacts(self, shift: Array) -> tuple[Array, Array]:
-        """Return J (3n, nv) and gaps [m] (n) of the step's contacts at q ⊕ shift.
-
-        The centres of curvature of both surfaces, `Bodies.pivots`, move with the bodies, and the contact point keeps its offset
-        from them, so round bodies roll. For flat faces and corners they are the contact points themselves.
-        """
-        bodies, c, moved = self.bodies, self.touching.contacts, self.bodies.moved(self.q, shift)
-        robot, ground, ends, pivots = bodies.robot, np.zeros_like(c.others), [], bodies.pivots(self.q, self.touching)
-        axes = self._axes(moved)
-        rotations, origins = (places.copy() for places in robot.place(self.q))
-        there = robot.place(moved)
-        for joints, centres in zip((c.bodies, c.others), pivots, strict=True):
-            local = np.einsum("nji,nj->ni", rotations[joints], centres - origins[joints])
-            ends.append(np.einsum("nij,nj->ni", there[0][joints], local) + there[1][joints] + c.points - centres)
-        J = relative_jacobian(axes, robot.tree.support, c.bodies, ground, ends[0], c.tangents, c.normals)
-        if c.others.any():
-            J -= relative_jacobian(axes, robot.tree.support, c.others, ground, ends[1], c.tangents, c.normals)
-        return bodies.along_axes_at(self.q, moved, J), c.gaps + ((ends[0] - ends[1]) * c.normals).sum(axis=1)
-
-    def _axes(self, moved: Array) -> Array:
-        return self.bodies.robot.terms(moved, np.zeros(self.bodies.robot.nv)).axes
 
 
 def forward_problem(
@@ -229,9 +198,6 @@ def forward_problem(
     M, h, axes = terms
     J = contact_jacobian(axes, robot.tree.support, contacts)
     return ForwardProblem(M=M, h=h, v=v, J=J, force=force, mu=contacts.mu, gaps=contacts.gaps, dt=dt, **more)
-
-
-NEARBY = 1e-4  # step of the central differences for Ṅ v [m or rad]; the error is about 1e-7 v²
 
 
 class RobotBodies(Bodies):
@@ -261,27 +227,6 @@ class RobotBodies(Bodies):
     def near(self, q: Array, margin: float) -> ContactSet:
         """Return the contacts with a gap below the margin [m]."""
         return contacts_from_geometry(self.robot, q, self.terrain, margin=margin, mu=self.mu)
-
-    def pivots(self, q: Array, touching: Touching) -> tuple[Array, Array]:
-        """Return the centres of the contact spheres, and the contact points of the other surface [m] (n, 3)."""
-        c = touching.contacts
-        radii = dict(zip(self.robot.spheres.keys, self.robot.spheres.radii, strict=True))
-        radius = np.array([radii[key.split("/")[0]] for key in c.keys]).reshape(-1, 1)
-        return c.points + radius * c.normals, c.points
-
-    def bias(self, q: Array, v: Array, contacts: ContactSet) -> Callable[[], Array] | None:
-        """Return a function that computes Ṅ v, the second derivative of the gaps, by central differences [m/s²] (n)."""
-
-        def second_derivative() -> Array:
-            span = NEARBY / max(1.0, float(np.abs(v).max()))
-            difference = -2.0 * contacts.gaps
-            for side in (-span, span):
-                near = self.near(self.robot.integrate(q, side * v), np.inf)
-                gaps = dict(zip(near.keys, near.gaps, strict=True))
-                difference += [gaps[key] for key in contacts.keys]
-            return difference / span**2
-
-        return second_derivative
 
     def force(self, axes: Array, state: State, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> Array:
         robot, force = self.robot, np.zeros(self.robot.nv)

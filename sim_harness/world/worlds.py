@@ -154,10 +154,9 @@ class EngineWorld(Generic[B]):
             bodies.force(terms[2], self.state, (self.t, dt), tau, pushes),
             dt,
             rows=bodies.rows(q, terms[2]),
-            bias=bodies.bias(q, v, contacts),
             stiffness=touching.stiffness if soft else None,
             dissipation=touching.dissipation if soft else None,
-            system=MovedBodies(bodies=bodies, q=q, touching=touching),
+            system=MovedBodies(bodies=bodies, q=q),
         )
 
     def _solve(self, problem: ForwardProblem) -> ForwardSolution:

@@ -6,7 +6,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import pytest
-from fast import every, first_is_fast, full
+from fast import every, full
 from scipy.spatial.transform import Rotation
 
 from controllers.config.loading import parse
@@ -19,7 +19,7 @@ from sim_harness.scenes.load import blocks_of, check_scene, copies_of, engine_na
 from sim_harness.scenes.measures import outcome_of, read, save_run
 from sim_harness.scenes.polyhedra import hull_of
 from sim_harness.scenes.recording import Diverged, residuals_of, run_scene
-from sim_harness.scenes.scene import Closure, elastic_of, force_now, grid_of, particles_of, where_now
+from sim_harness.scenes.scene import Closure, force_now, where_now
 from sim_harness.scenes.scene_model import SceneModel, inertia, mass_of, tensor, volume
 from sim_harness.scenes.scene_settings import (
     ArchSettings,
@@ -34,7 +34,6 @@ from sim_harness.scenes.scene_settings import (
     Shape,
 )
 from sim_harness.view.bodies import scene_page
-from sim_harness.world.elements import deformation, elastic_body, element_rows
 from sim_harness.world.worlds import AnyEngine, build_scene
 
 CUBE = Shape(box=(0.1, 0.2, 0.3))
@@ -242,26 +241,11 @@ def test_unsupported_parts_are_refused_by_name(more, dt, field):
         build_scene(scene(BodySettings(name="a", shape=SMALL, mass=1.0, **more), dt=dt), MujocoSettings())
 
 
-STRIP = load_scene("elastic-strip")
-(SOFT,) = STRIP.elastic
-
-
-def test_a_block_is_filled_with_tetrahedra_and_its_particles_have_its_mass():
-    points, nodes = grid_of(SOFT)
-    assert len(points) == 7 * 2 * 2
-    assert len(nodes) == 6 * 6
-    size = np.prod(SOFT.size)
-    assert elastic_of(SOFT).volumes.sum() == pytest.approx(size, rel=1e-12)
-    assert sum(particle.mass for particle in particles_of(SOFT)) == pytest.approx(SOFT.density * size, rel=1e-12)
-    assert sum(particle.joint == "fixed" for particle in particles_of(SOFT)) == 4
-
-
 def test_mujoco_refuses_unsupported_parts():
     pytest.importorskip("mujoco")
     from sim_harness.world.worlds import build_scene  # noqa: PLC0415
 
     for name, field in (
-        ("elastic-strip", "elastic"),
         ("pendulum-soft-stop", "stiffness"),
         ("arch", "hull"),
         ("elastic-foundation", "cells"),
@@ -285,77 +269,6 @@ def test_a_closure_that_yields_is_a_spring(engine, tmp_path):
     run = run_scene(scene, engine_named(scene, engine))
     assert run.ok.all()
     assert run.centres[-1, 0] == pytest.approx([0.0, 0.0, -9.81 / 500.0], abs=1e-9)
-
-
-YOUNG, POISSON = 1e5, 0.45  # [Macklin §10.3]
-TET = np.array([[0.0, 0.0, 0.0], [0.1, 0.0, 0.01], [0.0, 0.12, 0.0], [0.02, 0.0, 0.09]])
-ENERGIES = ["corotational", "neo-hookean"]
-
-
-def stored(body, x):
-    """Energy of the tetrahedron [J] with corners at x [m] (4, 3), by invariants of F alone."""
-    F = (x[1:] - x[0]).T @ np.linalg.inv((TET[1:] - TET[0]).T)
-    mu, lam = YOUNG / (2 * (1 + POISSON)), YOUNG * POISSON / ((1 + POISSON) * (1 - 2 * POISSON))
-    squares, J, stretch = (F * F).sum(), np.linalg.det(F), np.linalg.norm(F, "nuc")
-    bulk = (lam + mu) / 2
-    if body.hyper:
-        density = mu / 2 * (squares - 3) + bulk * (J - 1 - mu / (2 * bulk)) ** 2
-    else:
-        density = mu * (squares - 2 * stretch + 3) + lam / 2 * (stretch - 3) ** 2
-    return density * abs(np.linalg.det(TET[1:] - TET[0])) / 6
-
-
-def tetrahedron(energy):
-    return elastic_body(TET, np.arange(4)[None], YOUNG, POISSON, energy)
-
-
-def differences(f, x, eps=1e-6):
-    return np.array([(f(x + eps * e) - f(x - eps * e)) / (2 * eps) for e in np.eye(len(x))]).T
-
-
-def force(body, x):
-    G, g, e = element_rows(body, x.reshape(-1, 3))
-    return -G.T @ (g / e)
-
-
-@pytest.mark.parametrize("energy", first_is_fast(ENERGIES))
-def test_rotated_elements_at_rest_have_no_force(energy):
-    body = tetrahedron(energy)
-    for seed in range(5):
-        x = TET @ Rotation.random(random_state=seed).as_matrix().T + [1.0, -2.0, 3.0]
-        assert np.abs(force(body, x.ravel())).max() < 1e-10 * YOUNG * 0.01
-        assert stored(body, x) == pytest.approx(stored(body, TET), abs=1e-12)
-
-
-@every("energy", ENERGIES)
-def test_rows_have_the_exact_elastic_force_and_its_stiffness_where_the_energy_is_convex(energy):
-    body, rng = tetrahedron(energy), np.random.default_rng(1)
-    for size in (0.001, 0.01, 0.03):
-        x = (TET + size * rng.normal(size=TET.shape)).ravel()
-        gradient = differences(lambda x: stored(body, x.reshape(-1, 3)), x)
-        np.testing.assert_allclose(force(body, x), -gradient, atol=1e-6 * np.abs(gradient).max())
-    body, rng, exact = tetrahedron(energy), np.random.default_rng(2), 0
-    for _ in range(40):
-        x = (TET + 0.01 * rng.normal(size=TET.shape)).ravel()
-        G, _, e = element_rows(body, x.reshape(-1, 3))
-        stiffness, true = G.T @ (G / e[:, None]), -differences(lambda x: force(body, x), x)
-        assert np.abs(true - true.T).max() < 1e-4 * np.abs(true).max()
-        lowest = np.linalg.eigvalsh(true).min()
-        assert np.linalg.eigvalsh(stiffness - true).min() > -1e-4 * np.abs(true).max()  # never softer than it is
-        if lowest > -1e-5 * np.abs(true).max():
-            exact += 1
-            np.testing.assert_allclose(stiffness, true, atol=1e-4 * np.abs(true).max())
-    assert exact >= 2, exact
-
-
-def test_a_tetrahedron_turned_inside_out_is_pushed_back():
-    body = tetrahedron("neo-hookean")
-    x = TET.copy()
-    x[3, 2] = -0.02
-    assert np.linalg.det(deformation(body, 0, x)) < 0
-    gradient = differences(lambda x: stored(body, x.reshape(-1, 3)), x.ravel())
-    np.testing.assert_allclose(force(body, x.ravel()), -gradient, atol=1e-5 * np.abs(gradient).max())
-    assert force(body, x.ravel())[11] > 0
 
 
 BLOCKY, BALL, CAN = Shape(box=(0.1, 0.1, 0.1)), Shape(sphere=0.05), Shape(cylinder=(0.05, 0.1))
