@@ -33,43 +33,26 @@ from sim_harness.run.experiment import Progress, Run, Watch, run_in_process, run
 from sim_harness.run.plan import Plan, load_plan, with_controller
 from sim_harness.view.page import page_of, read_run
 
-CHATTER_SCENE = "stand"
-"""Experiment of the chatter comparison."""
-
-CHATTER_SECONDS = 2.0
-"""Duration of each run of the chatter comparison [s]."""
+CHATTER_SCENE = "stand"  # experiment of the chatter comparison
+CHATTER_SECONDS = 2.0  # duration of each run of the chatter comparison [s]
 
 UNLIMITED_RATE = 1e9
 """Torque rate limit of the chatter comparison [N·m/s], so high that the limiter does not hide the chatter of the law."""
 
-SLIDE_SCENE = "slippery-push"
-"""Experiment in which feet must slide."""
-
-LOADED = 0.05
-"""Feet with at least this share of the weight have a friction ratio."""
-
-BEYOND = 1.05
-"""Predicted friction above this many times the limit of the ground counts as impossible."""
-
-LARGER = 1.5
-"""An error that is this many times the smallest one counts as wrong."""
+SLIDE_SCENE = "slippery-push"  # experiment in which feet must slide
+LOADED = 0.05  # feet with at least this share of the weight have a friction ratio
+BEYOND = 1.05  # predicted friction above this many times the limit of the ground counts as impossible
+LARGER = 1.5  # an error that is this many times the smallest one counts as wrong
 
 MEANING = (
     "friction / limit: largest predicted friction of a loaded foot, relative to μ f_N, the most that the ground can give. "
     "friction error: mean difference of the friction of a foot to the simulated one."
 )
 
-FORESEEN = 0.1
-"""Relative error of the sum of the normal forces up to which a prediction counts as right."""
-
-FOLLOWED = 0.05
-"""Mean tracking error of the joints up to which they count as following their reference [rad]."""
-
-RESTLESS = 3.0
-"""The torque counts as restless when its mean rate is this many times that of the smoothest whole run."""
-
-FOOTFALL_SECONDS = 1.5
-"""Length of the gait diagram [s]."""
+FORESEEN = 0.1  # relative error of the sum of the normal forces up to which a prediction counts as right
+FOLLOWED = 0.05  # mean tracking error of the joints up to which they count as following their reference [rad]
+RESTLESS = 3.0  # the torque counts as restless when its mean rate is this many times that of the smoothest whole run
+FOOTFALL_SECONDS = 1.5  # length of the gait diagram [s]
 
 WALK_CAPTION = (
     "Contact forces on the robot: simulated, and beside them the server's prediction for the same period. "

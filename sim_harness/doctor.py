@@ -43,11 +43,8 @@ PACKAGES = ("idyn", "numpy", "scipy", "pin", "qpsolvers", "pyzmq", "msgspec", "m
 REQUIREMENT = re.compile(r"^([\w.-]+)(?:\[([\w, -]+)\])?.*;.*extra == ['\"]([\w-]+)['\"]")
 """A requirement of an extra: package, its own extras, name of the extra."""
 
-LATE_US = 200.0
-"""Wake-ups later than this take a fifth of a period of 1 ms [µs]."""
-
-WAKE_UPS = 1000
-"""Number of measured wake-ups, 1 ms apart."""
+LATE_US = 200.0  # wake-ups later than this take a fifth of a period of 1 ms [µs]
+WAKE_UPS = 1000  # number of measured wake-ups, 1 ms apart
 
 
 class Fact(NamedTuple):
@@ -156,11 +153,8 @@ def _kernels() -> Fact:
     return Fact("kernels", f"library, {LIBRARY_FILE.stat().st_size / 2**20:.1f} MB")
 
 
-DT = 1e-3
-"""Period of the states [s]."""
-
-STATES, AMPLITUDE = 64, 0.01
-"""States of a period of the sway, and its amplitude [m]."""
+DT = 1e-3  # period of the states [s]
+STATES, AMPLITUDE = 64, 0.01  # states of a period of the sway, and its amplitude [m]
 
 
 def sway(robot: Robot, stance: Array, t: float) -> Array:
@@ -181,8 +175,7 @@ def _states(robot: Robot, stance: Array) -> list[StateMessage]:
     return states
 
 
-BLOCK_TICKS = 500
-"""Paced ticks in a block; blocks of the server and of the echo alternate."""
+BLOCK_TICKS = 500  # paced ticks in a block; blocks of the server and of the echo alternate
 
 
 def bench_server(ticks: int, progress: Progress) -> dict[str, Any]:

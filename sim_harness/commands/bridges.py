@@ -23,8 +23,7 @@ from transport.bridges.unitree.script import KD, PostureMotion, Step, parse_scri
 from transport.robot.client import RobotClient, hello_for
 from transport.server.process import real_time, steady
 
-CONNECT_MS = 200
-"""Time to wait for a server's answer to a request [ms]: the robot gets no commands meanwhile."""
+CONNECT_MS = 200  # time to wait for a server's answer to a request [ms]: the robot gets no commands meanwhile
 
 CHECKLIST = """Before torque flows:
   - The robot lies on its belly on level ground, or hangs from a support; nobody is within 2 m.
@@ -126,8 +125,7 @@ def _table(report: unitree.Report) -> Table:
     return [*rows, [str(report.answered), str(report.missed), *cells]]
 
 
-MOST_RATE = 500.0
-"""Largest number of states per second: a server has 5 % of its time for all other clients than the robot's."""
+MOST_RATE = 500.0  # largest number of states per second: a server has 5 % of its time for all other clients than the robot's
 
 ROS2_CHECKLIST = "DDS knows no keys: every process on the network '{}' can command this robot by /cmd_vel and /joint_commands."
 

@@ -56,8 +56,7 @@ STEPS: dict[int, tuple[float, float, float]] = {
 }
 """Key → change of the velocity forward, left [m/s], turn [rad/s]."""
 
-LIFTS = {ord("r"): LIFT, ord("f"): -LIFT}
-"""Key → change of the height [m]."""
+LIFTS = {ord("r"): LIFT, ord("f"): -LIFT}  # key → change of the height [m]
 
 STOP, QUIT = ord(" "), (ord("x"), 27, 3)
 
@@ -116,11 +115,8 @@ def _changed(wish: Wish, key: int) -> Wish:
     return Wish(velocity=velocity, height=round(wish.height + LIFTS.get(key, 0.0), 2) + 0.0)
 
 
-PERIOD_S = 1.0
-"""Interval of the requests [s]."""
-
-CLEAR = "\x1b[H\x1b[J"
-"""Moves to the upper left corner of a terminal and clears it."""
+PERIOD_S = 1.0  # interval of the requests [s]
+CLEAR = "\x1b[H\x1b[J"  # moves to the upper left corner of a terminal and clears it
 
 
 def run_top(options: argparse.Namespace) -> tuple[Any, bool]:

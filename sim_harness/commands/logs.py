@@ -25,8 +25,7 @@ from transport.log.export import export, new_file
 from transport.log.recorder import LogError
 from transport.log.replay import replay
 
-EXPLAINED, SEARCHES = 10, 60
-"""Each 10th tick is explained; searches in a tick with many contacts."""
+EXPLAINED, SEARCHES = 10, 60  # each 10th tick is explained; searches in a tick with many contacts
 
 
 def run_replay(options: argparse.Namespace) -> tuple[Any, bool]:

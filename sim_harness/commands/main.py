@@ -24,8 +24,7 @@ from idyn.errors import ConfigError, IdynError
 from sim_harness.commands.options import COMMANDS
 from transport.protocol.errors import Screen
 
-LIBRARY = "libgomp.so.1"
-"""Library that the wheels of Pinocchio load from the system; minimal systems do not have it."""
+LIBRARY = "libgomp.so.1"  # library that the wheels of Pinocchio load from the system; minimal systems do not have it
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -16,11 +16,8 @@ from controllers.robot.load import load_robot
 from sim_harness.commands.clients import address_of, end_by_signal, keys_of
 from transport.robot.planner import CommandRefused, PlannerClient
 
-WAITING = 0.2
-"""Period of attempts while there is no robot [s]."""
-
-TIMEOUT_MS = 2000
-"""Longest time to wait for an answer of the server [ms]."""
+WAITING = 0.2  # period of attempts while there is no robot [s]
+TIMEOUT_MS = 2000  # longest time to wait for an answer of the server [ms]
 
 
 def run_plan(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -111,8 +111,7 @@ def _simulate(experiment: str, options: argparse.Namespace) -> tuple[Any, bool]:
     return msgspec.to_builtins(summaries), print_expected(plan, summaries)
 
 
-NOT_FOR_SCENES = ("connect", "secret", "server_key", "view")
-"""Options of `idyn simulate` that need an experiment with a server."""
+NOT_FOR_SCENES = ("connect", "secret", "server_key", "view")  # options of `idyn simulate` that need an experiment with a server
 
 
 def _scene(options: argparse.Namespace) -> tuple[Any, bool]:

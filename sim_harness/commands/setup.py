@@ -42,8 +42,7 @@ from sim_harness.world.worlds import AnyEngine
 from transport.robot.client import hello_for
 from transport.server.settings import ServerSettings, endpoint, robot_endpoint
 
-MODELS = (".urdf", ".xml")
-"""Ends of the names of files with a model alone."""
+MODELS = (".urdf", ".xml")  # ends of the names of files with a model alone
 
 FILES: dict[str, tuple[type[Settings], ...]] = {
     "robots": (RobotSettings,),
@@ -149,13 +148,11 @@ def _print_floors(what: str) -> None:
                 print(f"warning: {warning}")
 
 
-WIDTH = 100
-"""Most columns of a table."""
+WIDTH = 100  # most columns of a table
 
 PERIOD_US = 1000.0
 
-TOLERATED = 1e-3
-"""Share of late answers with which 1 kHz counts as held."""
+TOLERATED = 1e-3  # share of late answers with which 1 kHz counts as held
 
 
 def run_list(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -17,8 +17,7 @@ from transport.protocol.codec import vector
 from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.protocol.state_input import StateReader
 
-PRESSES = 1e-9
-"""Normal impulse above which a contact counts as pressing [N·s]."""
+PRESSES = 1e-9  # normal impulse above which a contact counts as pressing [N·s]
 
 
 class Ambiguity(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,20 +17,15 @@ from typing import Any
 from idyn.errors import ConfigError, install_command, nearest
 
 Task = tuple[Any, ...]
-Outcome = tuple[int, str | None]
-"""(index of a finished task, its error or None for success)."""
+Outcome = tuple[int, str | None]  # (index of a finished task, its error or None for success)
 
 
-How = dict[str, Any]
-"""Arguments of `joblib.Parallel`."""
+How = dict[str, Any]  # arguments of `joblib.Parallel`
 
 AS_THEY_END = {"return_as": "generator_unordered", "batch_size": 1}
 
-UNDER_WAY = 2
-"""Tasks of each worker that joblib has dispatched at a time, the first of those that are left."""
-
-ROUNDS = 4
-"""Tasks of each worker between two looks at the outcomes, where an executor does not give them as tasks end."""
+UNDER_WAY = 2  # tasks of each worker that joblib has dispatched at a time, the first of those that are left
+ROUNDS = 4  # tasks of each worker between two looks at the outcomes, where an executor does not give them as tasks end
 
 
 @contextmanager

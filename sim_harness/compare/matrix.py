@@ -123,11 +123,8 @@ def _margin(check: CellCheckSettings, cell: Cell, runs: Runs) -> tuple[float, st
     return margin, f"{figures.mean:.3g} {QUANTITIES[check.quantity].heading} ({where})"
 
 
-CELL = (0.62, 0.36)
-"""Width and height of a cell [in]."""
-
-MARGIN = (1.9, 1.5)
-"""Space for the titles of a panel's rows and columns: width and height [in]."""
+CELL = (0.62, 0.36)  # width and height of a cell [in]
+MARGIN = (1.9, 1.5)  # space for the titles of a panel's rows and columns: width and height [in]
 
 COLOURS, ENDS = mpl.colormaps["RdYlGn"], (-0.15, 1.15)
 """Colour map of the share of upright robots, and the shares at its ends.
@@ -138,8 +135,7 @@ The ends are outside of [0, 1], so that the darkest colours are not used.
 SIZES, DECADE = mpl.colormaps["YlOrBr"], 10.0
 """Colour map of a quantity; it is logarithmic when the quantity is positive and spans this factor."""
 
-ACROSS = 3
-"""Panels in a row of a part's picture."""
+ACROSS = 3  # panels in a row of a part's picture
 
 LOOK = {"aspect": CELL[1] / CELL[0], "alpha": 0.75}
 """Aspect ratio of cells, and opacity of their colours, on which numbers remain legible."""

@@ -20,8 +20,7 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
     summaries: list[Summary]
 
 
-Results = dict[tuple[str, ...], Runs]
-"""(scene, controller), or the names of a cell of a matrix → runs."""
+Results = dict[tuple[str, ...], Runs]  # (scene, controller), or the names of a cell of a matrix → runs
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,8 +34,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keep_logs: bool = True  # whether runs of scenes write an MCAP log; runs of a matrix never do
 
 
-Tasks = dict[tuple[str, ...], list[Task]]
-"""Tasks by the keys of `Results`."""
+Tasks = dict[tuple[str, ...], list[Task]]  # tasks by the keys of `Results`
 
 
 def seeds_of(options: Options, own: int) -> range:

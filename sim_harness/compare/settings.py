@@ -19,11 +19,8 @@ from sim_harness.measure.metrics import QUANTITIES
 from sim_harness.run.plan import ExperimentSettings, Plan, build_plan
 from sim_harness.scenes.scene_settings import Count
 
-KINDS = tuple(str(kind_of(each)) for each in get_args(AnyControlLaw))
-"""Kinds of laws that a controller can have."""
-
-Changes = Table
-"""Settings that replace those of an experiment, table by table."""
+KINDS = tuple(str(kind_of(each)) for each in get_args(AnyControlLaw))  # kinds of laws that a controller can have
+Changes = Table  # settings that replace those of an experiment, table by table
 
 
 def plan_with(experiment: str, layers: Iterable[tuple[str, Changes]], seconds: float | None = None) -> Plan:

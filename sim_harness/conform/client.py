@@ -32,14 +32,12 @@ RULES = Rules()
 SESSION, STATE, MUST = f"{WIRE}#session", f"{WIRE}#state-sent-every-tick", f"{CLIENT}#what-a-client-must-do"
 BETWEEN, GATE, LATCHES = f"{SAFETY}#between-answers", f"{SAFETY}#torque-gate", f"{SAFETY}#latches-and-the-start"
 
-REPEATS = 8
-"""Wrong answers in a row: some of them may come after the client's own deadline."""
+REPEATS = 8  # wrong answers in a row: some of them may come after the client's own deadline
 
 MIN_FOLLOWED, MAX_PHASES = 20, 10
 """Answers that must have come in time to judge a client by its torques; phases of `STATES` in which they may come."""
 
-SILENCE_S = 0.2
-"""Time without answers after which a robot is stopped until `reset` [s]."""
+SILENCE_S = 0.2  # time without answers after which a robot is stopped until `reset` [s]
 
 
 def limits(trial: Trial) -> tuple[Array, Array]:

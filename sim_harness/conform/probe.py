@@ -22,8 +22,7 @@ WIRE = "reference/wire-protocol.md"
 SAFETY = "concepts/safety.md"
 CLIENT = "how-to/own-client.md"
 
-Fields = dict[str, Any]
-"""A message as a map, as decoded from MessagePack."""
+Fields = dict[str, Any]  # a message as a map, as decoded from MessagePack
 
 
 class Broken(Exception):
@@ -99,8 +98,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 160 else f"{text[:160]}…"
 
 
-ANSWER_S = 5.0
-"""Time in which a server must answer [s]."""
+ANSWER_S = 5.0  # time in which a server must answer [s]
 
 
 class Wire:

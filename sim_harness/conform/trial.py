@@ -20,20 +20,11 @@ from transport.protocol.messages.requests import Estop
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 
-STATES = 40
-"""States of a phase with correct answers."""
-
-PATIENCE_S = 3.0
-"""Time in which a client must send its next message, or return to normal states [s]."""
-
-START_S = 30.0
-"""Time in which its process must say hello [s]."""
-
-BUTTON = "idyn conform"
-"""Name of the emergency stop with which the trial latches a robot."""
-
-Treat = Callable[["Heard"], bytes | None]
-"""Given a state and its correct answer, return what is sent; None: nothing."""
+STATES = 40  # states of a phase with correct answers
+PATIENCE_S = 3.0  # time in which a client must send its next message, or return to normal states [s]
+START_S = 30.0  # time in which its process must say hello [s]
+BUTTON = "idyn conform"  # name of the emergency stop with which the trial latches a robot
+Treat = Callable[["Heard"], bytes | None]  # given a state and its correct answer, return what is sent; None: nothing
 
 
 class Heard:

@@ -189,11 +189,8 @@ def _from_x(direction: Array) -> Array:
     return quaternion / np.linalg.norm(quaternion)
 
 
-TIMELINE = "time"
-"""Name of the timeline: time of arrival."""
-
-FORCES = "contact_forces"
-"""Entity above the arrows of both kinds."""
+TIMELINE = "time"  # name of the timeline: time of arrival
+FORCES = "contact_forces"  # entity above the arrows of both kinds
 
 
 def write_rerun(runs: Runs, out: Path, progress: Callable[[int], None]) -> int:

@@ -15,14 +15,9 @@ from sim_harness.view.film import displayed, film_at
 from sim_harness.view.page import newtons_per_metre, size_of
 from transport.protocol.messages.base import ErrorMessage
 
-RATE = 100.0
-"""Poses and arrows per second; numbers are exported for every tick."""
-
-WORLD = "world"
-"""Frame of the environment, the parent of the robot's root link."""
-
-COLOURS = {"predicted": (0.15, 0.45, 0.9, 1.0), "sensed": (0.95, 0.55, 0.1, 1.0)}
-"""Colours of the arrows, as in `idyn view`."""
+RATE = 100.0  # poses and arrows per second; numbers are exported for every tick
+WORLD = "world"  # frame of the environment, the parent of the robot's root link
+COLOURS = {"predicted": (0.15, 0.45, 0.9, 1.0), "sensed": (0.95, 0.55, 0.1, 1.0)}  # colours of the arrows, as in `idyn view`
 
 
 class Transform(NamedTuple):

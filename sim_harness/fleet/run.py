@@ -35,8 +35,7 @@ from transport.log.recorder import LogError
 from transport.log.replay import replayed
 from transport.server.process import steady
 
-RECORDED = "recorded"
-"""Name of the law that the log was recorded with."""
+RECORDED = "recorded"  # name of the law that the log was recorded with
 
 
 class How(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,11 +187,8 @@ def run_task(task: Task) -> None:
             since = now
 
 
-MANIFEST = "_manifest.json"
-"""Readers of partitioned Parquet skip names that begin with an underscore or a dot."""
-
-PACKAGES = ("idyn", "pin", "numpy", "scipy")
-"""Packages whose versions the manifest names."""
+MANIFEST = "_manifest.json"  # readers of partitioned Parquet skip names that begin with an underscore or a dot
+PACKAGES = ("idyn", "pin", "numpy", "scipy")  # packages whose versions the manifest names
 
 
 class WindowResult(msgspec.Struct, frozen=True, kw_only=True):

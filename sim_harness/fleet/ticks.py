@@ -15,8 +15,7 @@ from sim_harness.run.logs import REFUSED_STATE
 from transport.log.replay import Replayed, torque_of
 from transport.protocol.codec import numbers
 
-ABOUT = b"idyn.replay"
-"""Key of a file's metadata for `About`."""
+ABOUT = b"idyn.replay"  # key of a file's metadata for `About`
 
 
 class Column(NamedTuple):
@@ -42,11 +41,8 @@ COLUMNS = (
 )
 """Columns of a file, one row per tick."""
 
-TAU = "tau"
-"""The column with na values per row; the others have one."""
-
-Ticks = dict[str, Array]
-"""Name of a column → its values (rows) or (rows, na)."""
+TAU = "tau"  # the column with na values per row; the others have one
+Ticks = dict[str, Array]  # name of a column → its values (rows) or (rows, na)
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,8 +26,7 @@ from transport.protocol.codec import vector
 from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.protocol.state_input import StateReader
 
-FCLIB = (".hdf5", ".h5", ".hdf")
-"""Ends of the names of FCLib's files."""
+FCLIB = (".hdf5", ".h5", ".hdf")  # ends of the names of FCLib's files
 
 
 def steps_of(path: Path, every: int) -> Iterable[Step]:

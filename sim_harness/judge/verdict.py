@@ -21,8 +21,7 @@ from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
 from sim_harness.world.worlds import ENGINES
 
-TOLERANCE = 1e-6
-"""Default tolerance [m/s]. Solutions in single precision, or of iterative solvers, need a larger one."""
+TOLERANCE = 1e-6  # default tolerance [m/s]. Solutions in single precision, or of iterative solvers, need a larger one
 
 POLYGON = make_law("coulomb").directions
 """Corners of the friction polygon of the laws `coulomb` and `cone` in the table of laws."""
@@ -214,8 +213,7 @@ def answer_to(step: Step, law: str = "exact-cone", tolerance: float = TOLERANCE)
     return judge(Step(name=law, problem=b, p=unit * solution.p.ravel(), v_plus=solution.v_plus), tolerance)
 
 
-MOST = 10
-"""Number of steps whose violations are listed one by one."""
+MOST = 10  # number of steps whose violations are listed one by one
 
 
 def contact_table(given: Verdict, answer: Verdict) -> Table:

@@ -13,18 +13,14 @@ from idyn.model.so3 import tilt, yaw
 from idyn.types import Array
 from sim_harness.measure.trace import Trace
 
-FALLEN_TILT = 0.5
-"""A robot has fallen when its base is tilted by more than this [rad]."""
+FALLEN_TILT = 0.5  # a robot has fallen when its base is tilted by more than this [rad]
 
 FALLEN_HEIGHT = 0.5
 """A robot has fallen when the height of its base above the ground is below this share of the initial height. Where the base's
 frame starts far below the centre of mass, when it sank by this share of the initial height of the centre of mass."""
 
-LOW_FRAME = 0.5
-"""Height of such a frame, as a share of that of the centre of mass."""
-
-DROPS, LANDED = 20, 1e-4
-"""Search for the ground below a point: largest number of iterations, tolerance [m]."""
+LOW_FRAME = 0.5  # height of such a frame, as a share of that of the centre of mass
+DROPS, LANDED = 20, 1e-4  # search for the ground below a point: largest number of iterations, tolerance [m]
 
 
 class Posture:
@@ -73,8 +69,7 @@ def above_ground(points: Array, terrain: Terrain) -> Array:
     return points[:, 2] - below[:, 2]
 
 
-STANDS_FOR = 1.0
-"""Time for which a robot must stand at the end to have got up [s]."""
+STANDS_FOR = 1.0  # time for which a robot must stand at the end to have got up [s]
 
 
 def risen(trace: Trace, robot: Robot, terrain: Terrain, stance: Array) -> float:
@@ -89,11 +84,8 @@ def risen(trace: Trace, robot: Robot, terrain: Terrain, stance: Array) -> float:
     return float(since) if trace.t[-1] - trace.t[0] - since >= STANDS_FOR else float("nan")
 
 
-PERIOD = 0.01
-"""Time between the poses that are compared [s]."""
-
-LAG = 0.5
-"""Time that a gait may take until the base moves with the velocity of the path [s]."""
+PERIOD = 0.01  # time between the poses that are compared [s]
+LAG = 0.5  # time that a gait may take until the base moves with the velocity of the path [s]
 
 
 class Progress(NamedTuple):

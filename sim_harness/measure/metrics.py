@@ -238,8 +238,7 @@ QUANTITIES = {
 """Smaller is better, except for `distance`, `progress`, `told` and the velocities."""
 
 
-REAL_TIME = 0.995
-"""Least `pace` of a run that counts as real time."""
+REAL_TIME = 0.995  # least `pace` of a run that counts as real time
 
 
 def slowness(summary: Summary, period: float) -> str:

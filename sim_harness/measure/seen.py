@@ -17,28 +17,21 @@ TOUCHING, LOADED, SLID = 0.005, 0.02, 0.03
 """A foot stands if its gap at the start is below the first [m]. It bears load above the second, a share of the weight. It slid,
 or slipped between two steps, if it moved farther than the third under load [m]."""
 
-FREE = 6
-"""Velocities of a body that moves freely."""
-
-LOOKS = 100
-"""Number of instants at which the places of the feet are computed."""
+FREE = 6  # velocities of a body that moves freely
+LOOKS = 100  # number of instants at which the places of the feet are computed
 
 DRIFT = 0.1, 0.5
 """A body drifted when it is farther from its place than this, horizontally or vertically [m], and spun when it turned by more
 [rad]: a stance that sways under a push stays within a few centimetres and a tenth of a radian."""
 
-SHARE = 0.3
-"""Further error of a commanded motion, as a share of it: a walk is good from 70 % of its path on."""
+SHARE = 0.3  # further error of a commanded motion, as a share of it: a walk is good from 70 % of its path on
 
 WEIGHTLESS, CARRIED = 0.05, 0.2
 """A robot hangs, or floats, if its contacts carry less than the first share of its weight on average over the last half of the
 run; it hangs, too, if bodies that are no feet carry more than the second: a knee that brushes the ground carries less."""
 
-STRIDE = 5
-"""Slips are measured in every tick with an index divisible by this; each needs a Jacobian."""
-
-Departure = tuple[str, float]
-"""What left its place, in words, and since when [s]."""
+STRIDE = 5  # slips are measured in every tick with an index divisible by this; each needs a Jacobian
+Departure = tuple[str, float]  # what left its place, in words, and since when [s]
 
 
 def rows_of(trace: Trace) -> Array:

@@ -16,8 +16,7 @@ from transport.protocol.messages.state import TorqueMessage
 REFUSED, LAW = "refused: ", "law "
 """First words of the origins of answers: a refusal with its reason; a torque with the name of the law that predicted it."""
 
-TORQUE = "torque"
-"""Origin of a torque without prediction."""
+TORQUE = "torque"  # origin of a torque without prediction
 
 
 def origin_of(law: str | None) -> str:

@@ -19,24 +19,16 @@ from sim_harness.measure import seen
 from sim_harness.measure.fall import LAG, Posture, progress_of, risen
 from sim_harness.measure.trace import Trace
 
-SHORTEST = 0.05
-"""A walk whose path is shorter than this by then is not judged by its progress [m, rad]."""
-
-MOVED, WALKED = 0.1, 0.7
-"""Shares of the expected motion below which a robot never moved, or did not walk its path."""
-
-STEERED = 0.1
-"""A robot that others may steer walked when its base travelled farther than this [m]."""
+SHORTEST = 0.05  # a walk whose path is shorter than this by then is not judged by its progress [m, rad]
+MOVED, WALKED = 0.1, 0.7  # shares of the expected motion below which a robot never moved, or did not walk its path
+STEERED = 0.1  # a robot that others may steer walked when its base travelled farther than this [m]
 
 SAMPLE = 0.5
 """Time between the positions that measure how far a steered base travelled [s]; a multiple of the period of most gaits, so
 that sway does not count."""
 
-HELD = {"rad": 0.1, "m": 0.01}
-"""A robot on a fixed base holds its reference if its joints end nearer to it than this."""
-
-LEAST_MOTION = 0.02
-"""A reference whose joints move less than this need not be seen in the robot [rad]."""
+HELD = {"rad": 0.1, "m": 0.01}  # a robot on a fixed base holds its reference if its joints end nearer to it than this
+LEAST_MOTION = 0.02  # a reference whose joints move less than this need not be seen in the robot [rad]
 
 LATCHED = re.compile(r"latched_fault: latched \((.*)\); send reset .*")
 """Refusal of all states after the server has stopped the robot; the group is why. From the first state on the server has never
@@ -65,8 +57,7 @@ class Ending(StrEnum):
     FAILED = "simulation failed"
 
 
-GOOD = (Ending.STOOD, Ending.WALKED, Ending.HELD, Ending.GOT_UP)
-"""Endings of a run that did its task: the exit code is 0."""
+GOOD = (Ending.STOOD, Ending.WALKED, Ending.HELD, Ending.GOT_UP)  # endings of a run that did its task: the exit code is 0
 
 CUT_SHORT = (Ending.FELL, Ending.LAY, Ending.REFUSED, Ending.STOPPED, Ending.FAILED)
 """Endings of a run whose figures are not comparable with those of a whole run."""

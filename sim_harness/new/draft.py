@@ -44,11 +44,8 @@ from sim_harness.shapes import Shape, missing_text
 EASY, MOST = 0.5, 0.95
 """Largest share of a motor's torque in a pose that is used as it is; share beyond which a motor does not hold a pose."""
 
-NEAR = 0.02
-"""Weight of the distance from the middle pose beside the share of the torques [1/rad]."""
-
-STARTS = 16
-"""Number of starts of the search."""
+NEAR = 0.02  # weight of the distance from the middle pose beside the share of the torques [1/rad]
+STARTS = 16  # number of starts of the search
 
 
 def holding_pose(robot: Robot) -> Pose:
@@ -85,51 +82,29 @@ def _shares(robot: Robot, q: Array) -> Array:
     return shares
 
 
-LEVEL = 0.02
-"""Largest difference between the heights of the feet of a pose that is used as it is [m]."""
+LEVEL = 0.02  # largest difference between the heights of the feet of a pose that is used as it is [m]
 
 
-EXACT = 1e-5
-"""Difference of these heights that needs no correction [m]."""
-
-OWN = "simulated in idyn's own engine `lcp`"
-"""Beginning of the sentence about a robot that MuJoCo refuses."""
-
-SOLELESS = "two feet without soles do not stand still"
-"""Beginning of the sentence about a biped that is fixed to the world."""
+EXACT = 1e-5  # difference of these heights that needs no correction [m]
+OWN = "simulated in idyn's own engine `lcp`"  # beginning of the sentence about a robot that MuJoCo refuses
+SOLELESS = "two feet without soles do not stand still"  # beginning of the sentence about a biped that is fixed to the world
 
 NARROW = "its feet are so close together that it tips over when it is inclined"
 """Beginning of the sentence about a robot that is fixed to the world for this reason."""
 
-STEADY = 0.06
-"""Least steadiness of a computed pose to stand in. Humanoids have 0.1 or more."""
-
-WEAK = "its motors cannot hold this pose"
-"""Beginning of the sentence about a robot with too small torque limits."""
-
-TURNED = "another axis of the base than z seems to point up"
-"""Beginning of the sentence about a model that lies on its side."""
-
-MANY = 4
-"""Least number of feet that are looked for in other poses than the given one: arms have fewer ends."""
-
-MOST_LIMBS = 8
-"""Largest number of limbs that are tried hanging down: robots with hands have more, and the search takes long."""
+STEADY = 0.06  # least steadiness of a computed pose to stand in. Humanoids have 0.1 or more
+WEAK = "its motors cannot hold this pose"  # beginning of the sentence about a robot with too small torque limits
+TURNED = "another axis of the base than z seems to point up"  # beginning of the sentence about a model that lies on its side
+MANY = 4  # least number of feet that are looked for in other poses than the given one: arms have fewer ends
+MOST_LIMBS = 8  # largest number of limbs that are tried hanging down: robots with hands have more, and the search takes long
 
 BESIDE = 0.2
 """Distance of two feet that are one, as a share of the height of the hips: the halves of a leg that the URDF leaves open."""
 
-JOINED = "Where the two are joined, close the chain by `[[robot.closure]]`"
-"""End of the sentence about such feet."""
-
-SHOWN = 4
-"""Names of joints in one sentence."""
-
-STANDING = 4.0
-"""Time for which a robot on two legs stands before and after its walk [s]."""
-
-FREEDOMS = 6
-"""Least number of joints of a leg whose foot can stand level below any pose of the trunk."""
+JOINED = "Where the two are joined, close the chain by `[[robot.closure]]`"  # end of the sentence about such feet
+SHOWN = 4  # names of joints in one sentence
+STANDING = 4.0  # time for which a robot on two legs stands before and after its walk [s]
+FREEDOMS = 6  # least number of joints of a leg whose foot can stand level below any pose of the trunk
 
 MARGIN, SHARE = 0.01, 0.25
 """Margin of the centre of pressure from the edges of soles: at most [m], and as a share of half their width."""

@@ -12,17 +12,10 @@ from idyn.model.so3 import skew
 from idyn.types import Array
 from sim_harness.shapes import Shape
 
-FRICTION = 0.8
-"""Friction coefficient of contact places."""
-
-NEAR_GROUND = 0.15
-"""A limb is a leg if its lowest point is within this share of the robot's height above the lowest one."""
-
-FLAT = 0.004
-"""Points of a foot up to this height above its lowest one belong to its sole [m]."""
-
-LONG = 0.25
-"""Least length of a leg, as a share of the robot's height: fingers and castors are shorter."""
+FRICTION = 0.8  # friction coefficient of contact places
+NEAR_GROUND = 0.15  # a limb is a leg if its lowest point is within this share of the robot's height above the lowest one
+FLAT = 0.004  # points of a foot up to this height above its lowest one belong to its sole [m]
+LONG = 0.25  # least length of a leg, as a share of the robot's height: fingers and castors are shorter
 
 UP = {
     "x": (0.0, -np.pi / 2, 0.0),
@@ -32,20 +25,14 @@ UP = {
 }
 """Axis of the base → rotation vector that makes it point up [rad]."""
 
-SOLE = (0.05, 0.02)
-"""Least length and width of a sole [m]."""
-
-UPRIGHT = 0.95
-"""Least cosine of the angle between the z axis of a sole's frame and the vertical."""
+SOLE = (0.05, 0.02)  # least length and width of a sole [m]
+UPRIGHT = 0.95  # least cosine of the angle between the z axis of a sole's frame and the vertical
 
 LEVEL, TURNS, SECTORS = 0.3, 0.95, 12
 """A wheel: the largest vertical part of the axis of its joint, and the least share of its radius that it has in each sector."""
 
-WHEEL = "wheel: a sphere of its radius about its axle"
-"""Source of the contact place of a wheel."""
-
-ROUND = 0.002
-"""Largest root mean square distance of points from the sphere that stands for a foot [m]."""
+WHEEL = "wheel: a sphere of its radius about its axle"  # source of the contact place of a wheel
+ROUND = 0.002  # largest root mean square distance of points from the sphere that stands for a foot [m]
 
 
 class Limb(NamedTuple):

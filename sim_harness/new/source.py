@@ -22,23 +22,12 @@ from sim_harness.shapes import Mesh, Shape, collision_shapes, mesh_shape
 PREFERRED = ("standing", "stand", "stance", "half_sitting", "home", "initial", "nominal", "reference")
 """Names of poses in SRDF files, the best first."""
 
-COMPUTED = "computed"
-"""Beginning of the source of a pose of `below_the_hips`."""
-
-REACH, UPRIGHT = 0.8, 0.9
-"""Height of a hip above its foot, as a share of the length of the leg; on soles."""
-
-INSIDE = 0.15
-"""Distance of the angles of a leg from their limits: the steps need it [rad]."""
-
-BALANCING, BALANCED = 4, 0.003
-"""Balance of a computed pose: largest number of iterations, tolerance [m]."""
-
-LEVELLING = 100
-"""Largest number of evaluations when feet are made level within the limits of joints."""
-
-STARTS = 24
-"""Number of starts of the search for the angles of a leg."""
+COMPUTED = "computed"  # beginning of the source of a pose of `below_the_hips`
+REACH, UPRIGHT = 0.8, 0.9  # height of a hip above its foot, as a share of the length of the leg; on soles
+INSIDE = 0.15  # distance of the angles of a leg from their limits: the steps need it [rad]
+BALANCING, BALANCED = 4, 0.003  # balance of a computed pose: largest number of iterations, tolerance [m]
+LEVELLING = 100  # largest number of evaluations when feet are made level within the limits of joints
+STARTS = 24  # number of starts of the search for the angles of a leg
 
 
 class Pose(NamedTuple):
@@ -239,11 +228,8 @@ def _leg(robot: Robot, foot: Foot, q: Array, height: float, shift: Array) -> dic
     return dict(zip(names, (base + best.x).tolist(), strict=True))
 
 
-SHOWN = 4
-"""Warnings that are shown."""
-
-SUFFIXES = (".urdf", ".xml", ".mjcf")
-"""Of files that are models."""
+SHOWN = 4  # warnings that are shown
+SUFFIXES = (".urdf", ".xml", ".mjcf")  # of files that are models
 
 
 class Model(NamedTuple):

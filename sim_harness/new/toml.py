@@ -13,8 +13,7 @@ SPEED = 0.2
 """Speed of the trot × period / hip height. At 0.4 the knees of ANYmal C are at their torque limits in a quarter of the time."""
 
 
-WAY = 2.0
-"""Length of the walk on two legs [m]."""
+WAY = 2.0  # length of the walk on two legs [m]
 
 
 def header(name: str, found: Sequence[str]) -> str:

@@ -39,8 +39,7 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.2,
 }
 
-Line = tuple[Any, ...]
-"""Arguments of `Axes.plot`: x, y, and optionally a format."""
+Line = tuple[Any, ...]  # arguments of `Axes.plot`: x, y, and optionally a format
 
 
 class Plot(Record, frozen=True):

@@ -9,11 +9,8 @@ from sim_harness.measure.metrics import Summary
 
 Table = list[list[str]]
 
-WIDTH = 100
-"""Largest width of a table in a terminal [characters]."""
-
-NAMES = 40
-"""Largest width of the first column of a table that is too wide otherwise [characters]."""
+WIDTH = 100  # largest width of a table in a terminal [characters]
+NAMES = 40  # largest width of the first column of a table that is too wide otherwise [characters]
 
 T = TypeVar("T")
 

@@ -16,20 +16,11 @@ from sim_harness.shapes import Look, Mesh, Shape, look_of
 from sim_harness.view.film import RATE, Film, Ground, frames, poses_of
 from sim_harness.view.page import drawn, page_with
 
-AROUND = 0.3
-"""Distance to which the ground is drawn beyond the bodies [m]."""
-
-STEP = 0.1
-"""Spacing of the grid lines of the ground [m]."""
-
-FURTHEST = 10.0
-"""Largest coordinate to which the ground is drawn [m]."""
-
-GLASS = 0.25
-"""Opacity of fixed bodies."""
-
-MODES = ("solved", "NOT SOLVED")
-"""Texts of a step that the engine solved, and of one that it did not solve."""
+AROUND = 0.3  # distance to which the ground is drawn beyond the bodies [m]
+STEP = 0.1  # spacing of the grid lines of the ground [m]
+FURTHEST = 10.0  # largest coordinate to which the ground is drawn [m]
+GLASS = 0.25  # opacity of fixed bodies
+MODES = ("solved", "NOT SOLVED")  # texts of a step that the engine solved, and of one that it did not solve
 
 
 def scene_page(title: str, runs: Sequence[SavedRun]) -> str:

@@ -12,11 +12,8 @@ from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Record
 from sim_harness.measure.trace import Trace
 
-LINES = 0.05
-"""Spacing of the grid lines [m]."""
-
-AROUND = 0.8
-"""Distance to which the ground is drawn beyond the path of the robot [m]."""
+LINES = 0.05  # spacing of the grid lines [m]
+AROUND = 0.8  # distance to which the ground is drawn beyond the path of the robot [m]
 
 
 class Ground(Record, frozen=True):
@@ -64,15 +61,11 @@ def _stairs(s: StairsSettings, ground: float, x: Array, y: Array) -> Ground:
     return Ground(x=lines[order], y=y, z=np.repeat(heights[:, None], len(y), axis=1))
 
 
-RATE = 50.0
-"""Frames per simulated second."""
-
-MAX_COORDINATE = 1e3
-"""Configurations with a larger or a non-finite coordinate are not shown: the simulation diverged [m, rad]."""
+RATE = 50.0  # frames per simulated second
+MAX_COORDINATE = 1e3  # configurations with a larger or a non-finite coordinate are not shown: the simulation diverged [m, rad]
 
 
-MAX_FRICTION = 1e3
-"""Friction coefficient in place of larger ones, also of infinity."""
+MAX_FRICTION = 1e3  # friction coefficient in place of larger ones, also of infinity
 
 FRAME = ("poses", "points", "normals", "friction", "centre", "world", "predicted")
 """Fields of a film that have a row for each frame."""

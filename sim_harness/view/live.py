@@ -92,11 +92,8 @@ def _handler(page: bytes, stream: Stream) -> type[BaseHTTPRequestHandler]:
 
 log = logging.getLogger(__name__)
 
-RATE = 30.0
-"""Largest number of frames per second."""
-
-START_S = 120.0
-"""Longest time until the view is ready [s]."""
+RATE = 30.0  # largest number of frames per second
+START_S = 120.0  # longest time until the view is ready [s]
 
 
 class ViewFailed(IdynError):

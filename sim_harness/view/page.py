@@ -135,21 +135,13 @@ def extremes(values: Array, starts: Array) -> tuple[Array, Array]:
     return np.where(none, np.nan, low), np.where(none, np.nan, high)
 
 
-WEIGHT_LENGTH = 1.2
-"""Approximate length of the arrow of a force equal to the robot's weight, as a multiple of the robot's size."""
-
-SMALLEST = 0.05
-"""Least size of a robot that is used for the camera and the arrows [m]."""
-
-LIVE_GROUND = 2.0
-"""Distance to which the ground of a live view extends from the robot's initial position [m]."""
-
-LIBRARY = "meshcat/viewer/dist/main.min.js"
-"""Path of Meshcat's viewer with three.js, below site-packages."""
+WEIGHT_LENGTH = 1.2  # approximate length of the arrow of a force equal to the robot's weight, as a multiple of the robot's size
+SMALLEST = 0.05  # least size of a robot that is used for the camera and the arrows [m]
+LIVE_GROUND = 2.0  # distance to which the ground of a live view extends from the robot's initial position [m]
+LIBRARY = "meshcat/viewer/dist/main.min.js"  # path of Meshcat's viewer with three.js, below site-packages
 
 
-PROGRAM = ("stage.js", "marks.js", "plots.js", "player.js")
-"""Files of the player's program, in order."""
+PROGRAM = ("stage.js", "marks.js", "plots.js", "player.js")  # files of the player's program, in order
 
 
 def page_of(title: str, runs: Sequence[RecordedRun], beside: int | None = None) -> str:

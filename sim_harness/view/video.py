@@ -9,14 +9,9 @@ from typing import Any
 
 from idyn.errors import ConfigError, missing_extra
 
-RATE = 25
-"""Frames per second, of the video and of the simulation alike: a slow machine does not slow the robot down."""
-
-WIDTH, HEIGHT = 1280, 720
-"""Size of a video [px]."""
-
-CODECS = {".mp4": "libx264", ".webm": "libvpx-vp9"}
-"""Name of the encoder by the suffix of the file."""
+RATE = 25  # frames per second, of the video and of the simulation alike: a slow machine does not slow the robot down
+WIDTH, HEIGHT = 1280, 720  # size of a video [px]
+CODECS = {".mp4": "libx264", ".webm": "libvpx-vp9"}  # name of the encoder by the suffix of the file
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 """Names of browsers, in the order in which they are looked for on the path."""

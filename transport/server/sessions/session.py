@@ -319,5 +319,4 @@ class Request(msgspec.Struct, frozen=True):
     message: Requested
 
 
-Outcome = Accepted | Resend | Restart | Reply | Refusal | Request
-"""The outcome of a message, for the service to carry out."""
+Outcome = Accepted | Resend | Restart | Reply | Refusal | Request  # the outcome of a message, for the service to carry out
