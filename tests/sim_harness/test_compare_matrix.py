@@ -7,7 +7,7 @@ from typing import get_args
 import msgspec
 import numpy as np
 import pytest
-from fast import every, full
+from fast import every, fast, full
 from test_compare import FIGURES
 
 from controllers.build import build_controller
@@ -33,10 +33,11 @@ from sim_harness.report.report import Report
 from sim_harness.report.tables import crossed, listed
 from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.run.experiment import TRACE, run_in_process
-from sim_harness.studies import bench_tasks, cone_study, contact_models, tasks
+from sim_harness.studies import bench_tasks, cone_study, contact_models, sap_study, tasks
 from sim_harness.studies.contact_models import SCENES, plan_of
 from sim_harness.studies.race import load_comparison as load_race
 from sim_harness.studies.race import run_race
+from sim_harness.studies.sap_study import Pile
 from sim_harness.studies.study import Picture, Study, Sweep, measure, report_of
 from sim_harness.studies.tasks import RUNS
 from sim_harness.world.worlds import AnyEngine
@@ -355,14 +356,42 @@ def test_a_report_has_tables_notes_and_pictures_and_no_headings_without_text(tmp
     assert report.text == "full\n\npart\n\nwords"
 
 
-def test_the_page_of_polygons_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(cone_study, "EDGES", (4, 8))
-    monkeypatch.setattr(cone_study, "DRAGGED", 12)
-    assert main(["compare", "cone-study", "--out", str(tmp_path)]) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"edges.png", "report.html"}
+FEW = np.arange(1.0, 9.0)
+PILE = Pile(t=FEW, iterations=FEW, momentum=1e-6 / FEW, contacts=FEW, seconds=FEW)
+PAGES = {
+    "cone-study": (cone_study, {"EDGES": (4, 8), "DRAGGED": 12}, {"edges.png"}, ["exact-cone", "8 edges"]),
+    "contact-models": (
+        contact_models,
+        {"SCENES": {"flat, μ 0.8": SCENES["flat, μ 0.8"]}, "ROBOTS": ("go2",), "SECONDS": 1.0},
+        {"contact-models.png"},
+        ["no-slip", "Left out: TSID"],
+    ),
+    "tasks": (
+        tasks,
+        {"RUNS": {"a foot presses 45 N": RUNS["a foot presses 45 N"]}, "SECONDS": 0.3},
+        {"tasks.png"},
+        ["a foot presses 45 N", "Left out: tsid, placo"],
+    ),
+    "sap-study": (
+        sap_study,
+        {"pile": lambda _: PILE, "LONG_S": 2.0, "ORDER_S": 1.0},
+        {"schemes.png", "clutter.png"},
+        ["midpoint", "order"],
+    ),
+}
+"""Study → its module and what is changed there, its pictures, words of its tables."""
+
+
+@pytest.mark.parametrize("name", fast(PAGES, "cone-study", "contact-models", "tasks"))
+def test_the_page_of_a_study_has_its_tables_and_pictures(name, tmp_path, monkeypatch, capsys):
+    module, changes, pictures, words = PAGES[name]
+    for attribute, value in changes.items():
+        monkeypatch.setattr(module, attribute, value)
+    seeds = ["--seeds", "1"] if name == "contact-models" else []
+    assert main(["compare", name, *seeds, "--out", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html", *pictures}
     printed = capsys.readouterr().out
-    assert "exact-cone" in printed
-    assert "8 edges" in printed
+    assert all(word in printed for word in words), printed
 
 
 def test_run_times_end_in_a_table_and_a_picture_and_all_answers_are_the_law_s_own(tmp_path, capsys):
@@ -388,27 +417,6 @@ def test_another_feed_forward_replaces_that_of_the_law():
     command = controller.step(state, controller.contacts(state), Inputs(dt=0.001))
     np.testing.assert_array_equal(command.tau_ff, 0.25)
     assert command.prediction is None
-
-
-def test_the_page_of_contact_models_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(contact_models, "SCENES", {"flat, μ 0.8": SCENES["flat, μ 0.8"]})
-    monkeypatch.setattr(contact_models, "ROBOTS", ("go2",))
-    monkeypatch.setattr(contact_models, "SECONDS", 1.0)
-    assert main(["compare", "contact-models", "--seeds", "1", "--out", str(tmp_path)]) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "contact-models.png"}
-    printed = capsys.readouterr().out
-    assert "no-slip" in printed
-    assert "Left out: TSID" in printed
-
-
-def test_the_page_of_tasks_has_its_table_and_picture(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(tasks, "RUNS", {"a foot presses 45 N": RUNS["a foot presses 45 N"]})
-    monkeypatch.setattr(tasks, "SECONDS", 0.3)
-    assert main(["compare", "tasks", "--out", str(tmp_path)]) == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "tasks.png"}
-    printed = capsys.readouterr().out
-    assert "a foot presses 45 N" in printed
-    assert "Left out: tsid, placo" in printed
 
 
 def test_an_interpreter_for_another_comparison_is_refused(capsys):

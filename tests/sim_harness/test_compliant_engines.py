@@ -41,9 +41,7 @@ from sim_harness.engines.sap_newton import (
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.studies import first_order_study as page
-from sim_harness.studies import sap_study
 from sim_harness.studies.first_order_published import Published
-from sim_harness.studies.sap_study import Pile
 from sim_harness.world.worlds import build_world
 
 
@@ -602,18 +600,3 @@ def test_with_the_floors_parameters_sap_predicts_forces_within_one_per_cent(sway
         if springs:
             assert np.percentile(each, 99) < 1e-2
             assert run.summary.modes == {"ok": 1.0}
-
-
-@full
-def test_the_page_has_its_tables_and_pictures(tmp_path, monkeypatch, capsys):
-    few = np.arange(1.0, 9.0)
-    monkeypatch.setattr(
-        sap_study, "pile", lambda _: Pile(t=few, iterations=few, momentum=1e-6 / few, contacts=few, seconds=few)
-    )
-    monkeypatch.setattr(sap_study, "LONG_S", 2.0)
-    monkeypatch.setattr(sap_study, "ORDER_S", 1.0)
-    assert main(["compare", "sap-study", "--out", str(tmp_path)]) == 0
-    assert {"schemes.png", "clutter.png", "report.html"} == {path.name for path in tmp_path.iterdir()}
-    printed = capsys.readouterr().out
-    assert "midpoint" in printed
-    assert "order" in printed

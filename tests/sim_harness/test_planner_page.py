@@ -20,10 +20,8 @@ from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
 from idyn import Flat, contacts_from_geometry
 from idyn.model.so3 import tilt
-from idyn.tasks import PostureTask
 from sim_harness.run.server_process import ServerProcess
 from transport.protocol.messages.state import Contact, StateMessage
-from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.settings import ServerSettings
 
 
@@ -37,20 +35,6 @@ def code(title):
 def example(path):
     """The names that a file of docs/examples defines."""
     return runpy.run_path(str(ROOT / "docs" / "examples" / path))
-
-
-def ready(endpoint):
-    """Wait until the server has loaded the kernels of tasks: with an empty cache this takes a minute."""
-    for _ in range(600):
-        with PlannerClient(endpoint, "probe") as planner:
-            try:
-                planner.command(valid_for=0.01, tasks=[PostureTask()])
-            except CommandRefused as refused:
-                if "not loaded" not in str(refused):
-                    raise
-                time.sleep(0.5)
-            else:
-                return
 
 
 @full
@@ -77,13 +61,11 @@ def test_the_policy_of_the_page(tmp_path):
 
     def run():
         try:
-            ready(server.endpoint)
-            time.sleep(0.02)  # its command expires
             code("policy")["follow"](server.endpoint, policy, 6.0)
         except BaseException as error:
             problems.append(error)
 
-    with served(tmp_path, "go2", "policy", "probe") as (server, client):
+    with served(tmp_path, "go2", "policy") as (server, client):
         robot = ClientRobot("go2", client)
         stance = robot.robot.joint_angles(robot.stance)
 
@@ -226,8 +208,7 @@ def test_the_plan_is_realised(path):
 def test_a_process_of_its_own_makes_the_robot_jump(path, tmp_path):
     """The planner's process commands at 50 Hz; this process is the robot, in real time or slower. Foot switches."""
     world, rows = MujocoRobot(*load_robot("go2")), []
-    with served(tmp_path, "go2", "jump", "probe") as (server, client):
-        ready(server.endpoint)
+    with served(tmp_path, "go2", "jump") as (server, client):
         command = [sys.executable, SCRIPTS / "follow_plan.py", server.endpoint, path]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as planner:
             due = time.monotonic()
