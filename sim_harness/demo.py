@@ -159,7 +159,6 @@ def laws_table(summaries: Sequence[Summary]) -> Table:
 
 
 def _show_walk(report: Report, plan: Plan, folder: Path) -> None:
-    """Add the 3D view of the runs, or the reason why it is missing."""
     try:
         page = page_of(plan.controller.robot, [read_run(folder / named(law)) for law in plan.settings.laws])
     except ConfigError as error:

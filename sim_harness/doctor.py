@@ -110,7 +110,6 @@ def _governor() -> Fact:
 
 
 def _scheduling() -> Fact:
-    """Whether this user may ask for real-time scheduling."""
     if sys.platform != "linux":
         return Fact("real-time scheduling", "not available")
     import resource  # noqa: PLC0415 - not on every platform
@@ -132,7 +131,6 @@ def _memory_lock() -> Fact:
 
 
 def _wake_ups() -> Fact:
-    """Measure how late this process wakes up at 1 kHz."""
     pacer, late = Pacer(1e-3), np.empty(WAKE_UPS)
     with steady():
         pacer.wait()
@@ -166,7 +164,6 @@ def sway(robot: Robot, stance: Array, t: float) -> Array:
 
 
 def _states(robot: Robot, stance: Array) -> list[StateMessage]:
-    """Return messages with the states of a period of the sway."""
     states = []
     for t in np.arange(STATES) / STATES:
         before, q, after = (sway(robot, stance, t + step) for step in (-DT, 0.0, DT))

@@ -48,7 +48,6 @@ def run_compare(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
-    """Run every scene with every engine that it lists. Return the figures, and whether all are within their tolerances."""
     study = study_module(words[0], f"{CHECKOUT}.engines")
     jobs = study.jobs_of(words, options.out.absolute() / "scenes", options.seconds)
     with run_bar() as progress:
@@ -59,7 +58,6 @@ def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _measured(study: Any, out: Path) -> tuple[Report, dict[str, dict[Any, Any]]]:
-    """Measure a study and write its report to a folder. Return report and figures."""
     studies = study_module("study", f"{CHECKOUT}.study")
     with run_bar() as progress:
         found = studies.measure(study, progress)
@@ -69,7 +67,6 @@ def _measured(study: Any, out: Path) -> tuple[Report, dict[str, dict[Any, Any]]]
 
 
 def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
-    """Run comparisons. Return the outcomes of their claims, and whether all claims hold that could be decided."""
     modules = [comparison_module(name) for name in names]
     comparisons = [module.load_comparison(name) for module, name in zip(modules, names, strict=True)]
     how = Options(

@@ -33,7 +33,6 @@ def run_replay(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _one(options: argparse.Namespace) -> tuple[Any, bool]:
-    """Replay one log and print how it differs. Return the figures, and whether a replay as recorded is identical."""
     for name in ("executor", "jobs", "window", "lead_in"):
         if getattr(options, name) is not None:
             raise ConfigError(f"--{name.replace('_', '-')}", "expected --out DIR beside it, for the results")
@@ -58,7 +57,6 @@ def _one(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _fleet(options: argparse.Namespace) -> tuple[Any, bool]:
-    """Replay logs in parallel. Return the figures, and whether the replays as recorded are identical."""
     if options.explain:
         raise ConfigError("--explain", "expected one log and no --out")
     given = {name: value for name in ("window", "lead_in") if (value := getattr(options, name)) is not None}

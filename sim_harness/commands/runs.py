@@ -78,7 +78,6 @@ def _drafted(robot: str) -> Iterator[str]:
 
 
 def _simulate(experiment: str, options: argparse.Namespace) -> tuple[Any, bool]:
-    """Simulate an experiment. Return the summaries of its runs, and whether all ended as expected."""
     plan = load_plan(experiment, options.seconds, options.engine)
     labels = ["server"] if options.connect else [named(law) for law in plan.settings.laws]
     keys = keys_of(options)
@@ -145,7 +144,6 @@ def _scene(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _show(about: str, outcomes: list[Outcome]) -> None:
-    """Print the figures of each engine, then all residuals in one table."""
     print(about)
     for outcome in outcomes:
         print(f"\n{outcome.engine}, {outcome.steps} steps of {1e3 * outcome.seconds / outcome.steps:.4g} ms")

@@ -88,7 +88,6 @@ def _model(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _from_file(path: str, fixed: bool) -> Robot:
-    """Return the robot of a URDF or an MJCF. fixed: whether the base of a URDF is fixed"""
     try:
         return Robot.from_file(path, "fixed" if fixed else None)
     except InputError as error:
@@ -98,7 +97,6 @@ def _from_file(path: str, fixed: bool) -> Robot:
 
 
 def _robots(what: str) -> list[Robot]:
-    """Load the configurations named `what` from every folder that has one; return their robots."""
     folders = _folders(what) if what.endswith(".toml") else [folder for folder in FILES if what in files(folder)]
     if not folders:
         raise ConfigError(what, f"expected the name of a configuration in {', '.join(FILES)}; no file has this name")
@@ -138,7 +136,6 @@ def _load(kind: str, what: str) -> Robot:
 
 
 def _print_floors(what: str) -> None:
-    """Print on which floors a controller stands without oscillating."""
     if what in files("controllers") or (what.endswith(".toml") and "controllers" in _folders(what)):
         found = floor_map(build_controller(load("controllers", what, ControllerSettings)))
         if found is not None:
@@ -179,7 +176,6 @@ def _print_rows(rows: dict[str, str]) -> None:
 
 
 def _settings(text: str) -> tuple[Any, bool]:
-    """Print the settings whose path or meaning contains the text."""
     width = min(shutil.get_terminal_size().columns, WIDTH)
     rows = []
     for folder, kinds in (FILES | {"planners": (MpcSettings,)}).items():
@@ -200,14 +196,12 @@ def _settings(text: str) -> tuple[Any, bool]:
 
 
 def _configurations(folder: str, wanted: Callable[[str], bool] = lambda _: True) -> dict[str, str]:
-    """Return the shipped configurations of a folder with the comment at their beginning."""
     texts = {name: path.read_text(encoding="utf-8").splitlines() for name, path in files(folder).items() if wanted(name)}
     comments = {name: takewhile(lambda line: line.startswith("#"), lines) for name, lines in texts.items()}
     return {name: " ".join(line.lstrip("# ") for line in lines) for name, lines in comments.items()}
 
 
 def _kinds(family: dict[str, type]) -> dict[str, str]:
-    """Return the first sentence of the documentation of each kind of settings."""
     return {name: " ".join((kind.__doc__ or "").strip().split("\n\n")[0].split()) for name, kind in family.items()}
 
 

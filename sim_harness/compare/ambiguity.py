@@ -70,7 +70,6 @@ def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], 
 def _check(
     block: Block, exchange: tuple[StateMessage, TorqueMessage], t_s: float, samples: int
 ) -> tuple[Ambiguity | None, bool]:
-    """Return the ambiguity of a tick, and whether its motion is proved to be unique."""
     (state, reply), agreement = exchange, block.agreement
     robot, measured = agreement.robot, estimated(StateReader(agreement).motion(state.q, state.vel).state, reply)
     keys = [force.frame for force in reply.contact_force if force.frame in robot.spheres.keys]

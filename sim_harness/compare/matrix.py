@@ -185,7 +185,6 @@ def _draw_upright(axis: Axes, panel: Panel, results: Results, heading: str) -> N
 
 
 def _draw_quantity(axis: Axes, panel: Panel, quantity: str, results: Results) -> None:
-    """Draw the means of a quantity over the upright robots, as colours and numbers."""
     means = np.array([[statistic(results[cell], quantity).mean for cell in row] for row in panel.grid])
     there = means[np.isfinite(means)]
     least, most = there.min(initial=np.inf), there.max(initial=-np.inf)

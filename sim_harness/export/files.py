@@ -162,7 +162,6 @@ class _Channels:
         )
 
     def _to(self, topic: str, name: str, schema: dict[str, Any]) -> Any:
-        """Return the channel of a topic for JSON messages."""
         if topic not in self._json:
             described = self._schema(name=name, encoding="jsonschema", data=json.dumps(schema).encode())
             self._json[topic] = self._channel(topic, message_encoding="json", schema=described, context=self._context)
@@ -223,7 +222,6 @@ def write_rerun(runs: Runs, out: Path, progress: Callable[[int], None]) -> int:
 
 
 def _describe(rr: Any, recording: Any, robot: Robot) -> None:
-    """Log the colours of the forces, and the shapes of the robot, which rerun reads from a file."""
     recording.log("/", rr.CoordinateFrame(WORLD), static=True)
     for source, parts in COLOURS.items():
         colour = [round(255 * part) for part in parts]
@@ -244,7 +242,6 @@ def _tell(rr: Any, recording: Any, events: list[Event]) -> None:
 
 
 def _numbers(rr: Any, recording: Any, block: Block) -> None:
-    """Log each field of each quantity as a series of scalars. Absent values are left out."""
     robot, times = block.controller.robot, times_of(block)
     for quantity in quantities_of(robot):
         for name, values in zip(quantity.names(robot), quantity.values(block).T, strict=True):
@@ -256,7 +253,6 @@ def _numbers(rr: Any, recording: Any, block: Block) -> None:
 
 
 def _show(rr: Any, recording: Any, scene: Scene) -> None:
-    """Log poses of the links that move, and contact forces as arrows."""
     when = [_when(rr, scene.times_ns)]
     count = len(scene.times_ns)
     for each in scene.transforms:

@@ -282,7 +282,6 @@ def _check(how: How) -> None:
 
 
 def _about(how: How) -> dict[str, Any]:
-    """Return what all results of a folder have in common."""
     return {
         "window": how.window,
         "lead_in": how.lead_in,

@@ -66,7 +66,6 @@ def _mjcf_fields(path: Path) -> dict[str, Any] | None:
 
 
 def _ticks(path: Path, every: int) -> Iterator[Step]:
-    """Yield the step of every n-th tick with predicted contact forces. Raises LogError."""
     count = 0
     with LogBlocks(path) as log:
         for block in log.blocks():

@@ -79,7 +79,6 @@ def step_of(name: str, fields: Mapping[str, Any]) -> Step:
 
 
 def _numbers(where: str, value: Any) -> Array:
-    """Return a value as an array of floats. Raises InputError; only μ may be infinite."""
     try:
         found = np.array(value, dtype=float)
     except (TypeError, ValueError) as error:
@@ -90,7 +89,6 @@ def _numbers(where: str, value: Any) -> Array:
 
 
 def _square(where: str, M: Array) -> Array:
-    """Return a symmetric positive definite matrix. Raises InputError."""
     if M.ndim != 2 or M.shape[0] != M.shape[1] or not len(M):
         raise InputError(where, f"expected shape (nv, nv), got {M.shape}")
     if np.abs(M - M.T).max() > 1e-6 * np.abs(M).max():

@@ -102,7 +102,6 @@ def judge(trace: Trace, robot: Robot, task: Task, *, ticks: int, dt: float, cut:
 
 
 def _ended(trace: Trace, robot: Robot, task: Task, *, ticks: int, dt: float) -> Verdict:
-    """Return the verdict about a run, without what is noted."""
     fallen, lost = _fallen(trace, robot, task), _lost_control(trace)
     if fallen.any():
         at = trace.time(int(fallen.argmax()))
@@ -155,7 +154,6 @@ def _lost_control(trace: Trace) -> Loss | None:
 
 
 def _of_refusal(trace: Trace) -> Loss | None:
-    """Return that the server refused all states until the end of the run."""
     refusal = trace.refusal(-1)
     if not refusal:
         return None
@@ -166,7 +164,6 @@ def _of_refusal(trace: Trace) -> Loss | None:
 
 
 def _of_mode(trace: Trace) -> Loss | None:
-    """Return that server or failsafe stopped the robot until the end of the run."""
     mode, since = trace.modes[trace.mode[-1]], trace.time(trace.since(trace.mode == trace.mode[-1]))
     if mode in ("fault", "damping"):
         return Loss(Ending.STOPPED, f"was stopped by the server ({trace.reasons[trace.reason[-1]]})", since)
@@ -242,7 +239,6 @@ def _of_walk(trace: Trace, walk: WalkSettings, *, steered: bool) -> Verdict:
 
 
 def _of_stance(trace: Trace, robot: Robot, task: Task, seconds: float) -> Verdict:
-    """Judge a robot that stands on its feet, or on a fixed base, with or without something in its fingers."""
     if task.gripping and robot.description.box:
         dropped = _dropped(trace, robot, task.gripping)
         if dropped is not None:

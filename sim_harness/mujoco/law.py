@@ -148,7 +148,6 @@ def _contacts(model: mujoco.MjModel, robot: Robot, joints: dict[str, int]) -> tu
 
 
 def _contact(model: mujoco.MjModel, c: Any, name: str, geom: int) -> SoftContact:
-    """Return the parameters of a contact. Raises ConfigError if the law does not support it."""
     if model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_SPHERE:
         raise ConfigError(f"geom.{name}", "expected a sphere: other shapes have several contact points")
     if c.friction[0] != c.friction[1] or c.friction[3] != c.friction[4]:
@@ -185,7 +184,6 @@ def _copy(model: mujoco.MjModel) -> mujoco.MjModel:
 
 
 def _frames(model: mujoco.MjModel, robot: Robot, joints: dict[str, int]) -> dict[int, str]:
-    """Return the name of a frame of the robot for each of its moving bodies in the model."""
     frames = {int(model.jnt_bodyid[j]): name for name, j in joints.items()}
     free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
     if robot.floating and len(free):

@@ -61,7 +61,6 @@ def scene_model(scene: SceneModel, settings: MujocoSettings) -> mujoco.MjModel:
 
 
 def _check(scene: SceneModel, settings: MujocoSettings) -> None:
-    """Raise ConfigError for features of a scene that only other engines support."""
     if scene.settings.dt > settings.timestep * (1 + 1e-9):
         raise ConfigError(
             "engine.timestep", f"expected at least the step of the scene, {scene.settings.dt} s, got {settings.timestep} s"
@@ -118,7 +117,6 @@ def _add_closure(spec: mujoco.MjSpec, scene: SceneModel, closure: ClosureSetting
 
 
 def _add_effects(model: mujoco.MjModel, scene: SceneModel) -> None:
-    """Set springs, dampers, friction and stops of slides and hinges."""
     effects = scene.effects
     for body in scene.settings.body:
         for k in range(len(body.joints)):

@@ -76,7 +76,6 @@ def load(robot: Robot, q: Array) -> float:
 
 
 def _shares(robot: Robot, q: Array) -> Array:
-    """Return the holding torques over the torque limits (na)."""
     zero = np.zeros(robot.nv)
     shares: Array = robot.inverse_dynamics(q, zero, zero)[robot.tree.a] / robot.limits.tau_max
     return shares
@@ -216,7 +215,6 @@ def _on_level_feet(robot: Robot, feet: Sequence[Foot], pose: Pose | None, q: Arr
 
 
 def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose, hints: Sequence[str], *, stand: bool) -> Draft:
-    """Return the draft of a robot that stands on its feet. robot: with their contact places"""
     found = [f"{len(feet)} feet: {foot_list(feet)}", *hints]
     height = _hip_height(robot, feet, standing(robot, pose.angles))
     found += [
@@ -287,7 +285,6 @@ def _first_pose(robot: Robot, poses: Sequence[Pose]) -> tuple[Pose | None, Array
 
 
 def _spread(robot: Robot, feet: Sequence[Foot], q: Array) -> float:
-    """Return the difference between the heights of the contact places [m]."""
     return float(np.ptp(np.concatenate([heights_of(robot, foot, q) for foot in feet])))
 
 

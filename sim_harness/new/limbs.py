@@ -141,7 +141,6 @@ def _end(robot: Robot, limb: Limb, shapes: Sequence[Shape], points: Sequence[Arr
 
 
 def _points(shape: Shape, placement: Array) -> Array:
-    """Return points of the surface of a shape in the world (·, 3)."""
     if shape.kind == "mesh" and shape.mesh is not None:
         local = shape.mesh.vertices
     elif shape.kind == "box":

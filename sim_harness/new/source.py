@@ -194,7 +194,6 @@ def _length(robot: Robot, foot: Foot, q: Array) -> float:
 
 
 def _contact(robot: Robot, foot: Foot, q: Array) -> Array:
-    """Return the middle of the contact places of a foot [m] (3)."""
     pose = robot.frames.placement(foot.limb.frame, q)
     place: Array = pose.translation + pose.rotation @ np.mean([point.offset for point in foot.points], axis=0)
     return place
@@ -321,7 +320,6 @@ def draft_name(word: str, model: Model) -> str:
 
 
 def _by_name(name: str, folder: Path) -> Model:
-    """Return the model with a name in one of the collections. Raises ConfigError."""
     names = shared_names()
     shared = list(names)
     found = [ROBOT_DATA + path for path in shared if name in names[path]]

@@ -136,7 +136,6 @@ def _errors(of: Spread | Offset, robot: Robot, angles: float | list[float], spee
 
 
 def _check_no_base(settings: Sensing, where: str) -> None:
-    """Raise ConfigError at `where` for a base error, which a robot with a fixed base cannot have."""
     for table in ("noise", "bias", "offset"):
         errors = getattr(settings, table)
         for field in ("base_position", "base_orientation", "base_velocity", "base_rate"):

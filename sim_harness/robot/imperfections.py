@@ -216,7 +216,6 @@ def _mass(inertial: Element) -> float:
 
 
 def _change(inertial: Element, body: BodySettings, where: str) -> None:
-    """Change the parameters of an inertial element. Raises ConfigError at `where` when the new mass is not positive."""
     mass, inertia, origin = inertial.find("mass"), inertial.find("inertia"), inertial.find("origin")
     if mass is None or inertia is None:
         raise ConfigError(where, "expected a link with mass and inertia, but its URDF lacks one of them")

@@ -243,7 +243,6 @@ def _drive(
     seed: int | None = None,
     watch: Watch | None = None,
 ) -> Trace:
-    """Simulate the robot for one run and return its trace."""
     settings = plan.settings
     follow = None if watch is None else partial(watch, label)
     side = simulated_robot(plan, client, progress=lambda ticks: progress(label, ticks), seed=seed, watch=follow)

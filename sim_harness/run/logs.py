@@ -136,7 +136,6 @@ class LogBlocks:
 
 
 def _origin(reader: LogReader) -> tuple[Controller, ServerSettings]:
-    """Return the controller and the server settings of a log. Raises LogError."""
     snapshot, server = recorded_settings(reader)
     try:
         return controller_from_snapshot(snapshot), parse(server, ServerSettings, "server")

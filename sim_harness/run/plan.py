@@ -315,7 +315,6 @@ def frictions(plan: Plan) -> tuple[float | None, float | None]:
 
 
 def _friction(plan: Plan, robot: Robot) -> Array | None:
-    """Return the friction coefficients of all contacts; None: those of terrain and robot apply."""
     mu = frictions(plan)[0]
     return None if mu is None else np.full(len(robot.contact_names), mu)
 

@@ -328,7 +328,6 @@ class SceneModel:
         return turns, np.einsum("bij,bj->bi", back, away)
 
     def _start(self, bodies: Sequence[BodySettings]) -> State:
-        """Return the first state: slides and hinges at their start, free bodies at their reference pose."""
         q, v = self.reference.copy(), np.zeros(self.robot.nv)
         for body in bodies:
             if body.joint == "free":

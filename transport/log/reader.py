@@ -261,7 +261,6 @@ class _Part:
         return first
 
     def _read(self) -> Iterator[list[Message]]:
-        """Yield the messages of each chunk; store attachments, metadata and channels."""
         for record in _Records(self._file, emit_chunks=True, validate_crcs=True, record_size_limit=RECORD_MAX_BYTES).records:
             if isinstance(record, Chunk):
                 if messages := self._in_chunk(self._data_of(record)):

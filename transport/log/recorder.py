@@ -285,7 +285,6 @@ class Recorder:
             self._begun = now
 
     def _begin_next_part(self) -> None:
-        """Continue in the next file, with the same head."""
         path = part_path(self.path, self._number + 1)
         following = LogPart(path, self._attachments, self._metadata, folder=self._part.folder)
         self._part.finish(following.path)

@@ -138,7 +138,6 @@ def _place(contact: Contact, where: str) -> tuple[tuple[Vector, int, str], tuple
 
 
 def _check_unusual(frame: str, agreement: Agreement, field: str) -> None:
-    """Raise ProtocolError for a frame that `hello` did not list or that the robot does not have."""
     if agreement.contact_frames is not None:
         raise ProtocolError(Code.CONTACT_UNKNOWN, field, f"expected one of the contact_frames of hello, got '{frame}'")
     check_contact_frame(agreement.robot, frame, field)

@@ -93,7 +93,6 @@ def joint_slots(robot: Robot) -> list[JointSlots]:
 
 
 def _moving_joints(text: str) -> list[str]:
-    """Return the names of the moving joints of a URDF or MJCF, without the floating base."""
     root = ElementTree.fromstring(text)
     if is_mjcf(text):
         names = [joint.get("name", "") for joint in root.iterfind("worldbody//joint")]

@@ -60,7 +60,6 @@ def read_tasks(robot: Robot, parts: Sequence[AnyTask], modes: Mapping[str, str])
 
 
 def _read(robot: Robot, part: AnyTask, where: str) -> Any:
-    """Return the task of a part. where: its field in the message"""
     refuse = partial(ProtocolError, Code.BAD_SCHEMA)
     size = 6 if isinstance(part, FramePart) else 3
     if isinstance(part, PosturePart):
@@ -111,7 +110,6 @@ def _value(name: str, value: Any, size: int, field: str) -> Any:
 
 
 def _check_number(name: str, value: float, field: str) -> None:
-    """Raise ProtocolError for a number out of its range."""
     low = 0.0 if name in ("stiffness", "damping") else -LARGEST if name == "normal" else 1e-12
     if not low <= value <= LARGEST:
         raise ProtocolError(Code.BAD_SCHEMA, field, f"expected {low:g} to {LARGEST:g}, got {value}")

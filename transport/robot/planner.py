@@ -154,7 +154,6 @@ class PlannerClient(Observer):
         return reply
 
     def _see(self, reply: PlanWelcome | CommandAck) -> None:
-        """Keep the robot's state in a reply."""
         seen = reply.state
         self.state: State | None = None
         self.t_robot = 0

@@ -107,7 +107,6 @@ def _reschedule(thread: int, policy: int, parameters: "os.sched_param") -> None:
 
 
 def _socket_threads() -> list[int]:
-    """Return the native numbers of ZeroMQ's I/O threads."""
     found = []
     for thread in os.listdir("/proc/self/task"):
         with suppress(ProcessLookupError, FileNotFoundError):  # the thread has ended
@@ -138,7 +137,6 @@ def _lock_memory(undo: Undo) -> str:
 
 
 def _status(name: str) -> str:
-    """Return a value of this process in /proc/self/status."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(line for line in lines if line.startswith(f"{name}:")).split(":")[1].strip()
 
@@ -186,7 +184,6 @@ def spare_core() -> int | None:
 
 
 def _place(cores: set[int]) -> None:
-    """Set the allowed cores of all threads of this process."""
     for thread in os.listdir("/proc/self/task"):
         with suppress(ProcessLookupError):  # the thread has ended
             os.sched_setaffinity(int(thread), cores)

@@ -209,7 +209,6 @@ class Service:
         return [(identity, encode(goodbye)) for identity, goodbye in self.dispatcher.farewell(reason)]
 
     def _answer(self, arrival: Arrival) -> Answer:
-        """Carry out the outcome of a message."""
         outcome = self.dispatcher.receive(arrival)
         if isinstance(outcome, Accepted):
             return self._tick(outcome, arrival)
@@ -227,7 +226,6 @@ class Service:
         return Answer(encode(outcome.message))
 
     def _requested(self, session: Session | None, message: Requested, arrival: Arrival) -> bytes:
-        """Return the reply to a request, empty if it comes later."""
         if isinstance(message, StatsGet):
             return encode(self.timings.report(self.dispatcher, session))
         if isinstance(message, TickGet):
@@ -254,7 +252,6 @@ class Service:
     # -- the tick -----------------------------------------------------------------------------------------------------
 
     def _tick(self, accepted: Accepted, arrival: Arrival) -> Answer:
-        """Answer a state with a torque."""
         session, measured = accepted.session, accepted.measured
         slot = self._slots[session.agreement.dry_run]
         if measured.watchdog.pause_ms > 0.0:

@@ -192,7 +192,6 @@ def serve(
 
 
 def _rebuilt(settings: ServerSettings, snapshot: dict[str, Any]) -> Controller:
-    """Return a controller of changed settings, ready for ticks."""
     other = controller_from_snapshot(snapshot)
     check_ground(other.settings)
     warm_up(other, settings)
@@ -200,7 +199,6 @@ def _rebuilt(settings: ServerSettings, snapshot: dict[str, Any]) -> Controller:
 
 
 def _report(service: Service, settings: ServerSettings, fault: Fault) -> None:
-    """Log a fault, and keep its last exchanges if the settings name a folder."""
     log.error("session %d: fault: %s", fault.session, printable(fault.reason))
     if settings.log_directory is not None:
         arguments = fault, Path(settings.log_directory), service.controller, settings

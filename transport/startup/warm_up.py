@@ -64,7 +64,6 @@ def _warm_up_estimator(controller: Controller, service: Service, clock: Callable
 
 
 def _kinds(controller: Controller) -> Iterator[dict[str, object]]:
-    """Yield the optional fields of states, kind by kind."""
     robot, q = controller.robot, controller.stance
     contacts = controller.contacts(q)
     zero = np.zeros(robot.na)

@@ -63,7 +63,6 @@ def _full(kind: str) -> str:
 
 
 def _made(name: str, given: Mapping[str, Any]) -> Any:
-    """Return a message as an object of `rosbags`. Raises InputError for an unknown field."""
     fields = dict(STORE.fielddefs[name][1])
     if unknown := given.keys() - fields.keys():
         raise InputError(name.replace("/msg/", "/"), f"no field '{min(unknown)}'")
@@ -133,20 +132,17 @@ class Subscription:
 
 
 def _endpoint(topic: Topic) -> tuple[str, Any, Any]:
-    """Return name, type and quality of service of a topic in DDS."""
     announced = f"typehash={STORE.hash_rihs01(_full(topic.kind))};".encode()  # REP 2016, from Iron on
     service = quality(depth=topic.depth, reliable=topic.reliable, latched=topic.latched, user_data=announced)
     return f"rt/{topic.name}", raw(_type_of(_full(topic.kind))), service
 
 
 def _type_of(name: str) -> Any:
-    """Return the type of a message."""
     package, _, own = name.split("/")
     return structure(f"{package}.msg.dds_.{own}_", {field: _form(form) for field, form in STORE.fielddefs[name][1]})
 
 
 def _form(form: Any) -> Any:
-    """Return the type of a field. form: its definition"""
     node, detail = form
     if node == Nodetype.NAME:
         return _type_of(detail)
@@ -212,7 +208,6 @@ class ServerLink:
         return ""
 
     def _plan(self) -> None:
-        """Start the session of a planner, if there is none."""
         if self._name is not None and self._planner is None:
             self._planner = PlannerClient(self._endpoint, self._name, timeout_ms=self._timeout_ms, keys=self._keys)
 
@@ -289,7 +284,6 @@ class Bridge:
                 self._tell(tick)
 
     def _publish(self, tick: Tick) -> None:
-        """Publish a state that is new."""
         if tick.urdf_sha256 != self._robot.urdf_sha256:
             raise ConfigError("robot", f"expected the model of the server's robot, got another one ('{self._robot.name}')")
         motion = motion_of(tick)

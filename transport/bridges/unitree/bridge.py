@@ -94,7 +94,6 @@ class ServedRobot:
         self._motion = PostureMotion(start, state.t, goal, kp=0.0, speed=speed)
 
     def _repeat(self, now_ns: int) -> None:
-        """Send the velocity again before it expires."""
         if self._order is None or now_ns - self._ordered_ns < REPEAT_NS:
             return
         self._ordered_ns = now_ns
@@ -112,7 +111,6 @@ class ServedRobot:
 
 
 def _message(states: Sequence[LowState], wanted: Wanted | None) -> StateMessage:
-    """Return the message for the newest of these states, with the mean readings of the IMU. wanted: reference of the joints"""
     last = states[-1]
     gyro, acceleration = (np.mean(rows, axis=0) for rows in zip(*((s.rate, s.acceleration) for s in states), strict=True))
     return StateMessage(
@@ -216,7 +214,6 @@ class Bridge:
         return self._go_on(served.command, step.seconds, stopped)
 
     def _posture(self, name: str, joints: Mapping[str, float]) -> Array:
-        """Return a posture with other angles of some joints (na)."""
         angles = self._postures[name].copy()
         for joint, angle in joints.items():
             angles[self._link.decoder.joints.index(joint)] = angle

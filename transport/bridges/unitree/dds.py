@@ -63,7 +63,6 @@ class Writer(RawWriter):
 
 
 def _type_of(layout: Structure) -> Any:
-    """Return the type of a structure with these fields."""
     fields: dict[str, Any] = {}
     for name, form, count in layout.fields:
         kind = _type_of(form) if isinstance(form, Structure) else KINDS[form]

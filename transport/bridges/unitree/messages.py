@@ -111,7 +111,6 @@ class Message:
 
 
 def _offsets(structure: Structure, *, of_c: bool) -> tuple[dict[str, tuple[str, list[int]]], int]:
-    """Return format and offsets of each field by path, and the size."""
     found: dict[str, tuple[str, list[int]]] = {}
     return found, _place(structure, 0, "", found, of_c)
 
@@ -138,7 +137,6 @@ def _alignment(structure: Structure) -> int:
 
 
 def _next(at: int, step: int) -> int:
-    """Return the next multiple of `step` from `at` on."""
     return -(-at // step) * step
 
 

@@ -91,7 +91,6 @@ def parse_script(text: str, name: str) -> list[Step]:
 
 
 def _step(words: list[str], place: str) -> Step:
-    """Return the step of a line. place: in errors"""
     word, arguments = words[0], words[1:]
     if word not in WORDS:
         raise ConfigError(place, f"expected one of {', '.join(WORDS)}, got '{word}'")
@@ -119,6 +118,5 @@ def _number(text: str, place: str) -> float:
 
 
 def _joint(text: str, place: str) -> tuple[str, float]:
-    """Return the name and the angle of NAME=ANGLE."""
     name, _, angle = text.partition("=")
     return name, _number(angle, place)

@@ -282,7 +282,6 @@ class Dispatcher:
         return self._planners.begin(hello, arrival, self.host, self._seen(arrival.now_ns))
 
     def _accept_command(self, session: Session | None, command: CommandMessage, arrival: Arrival) -> Reply:
-        """Put the command of the controlling client or of a planner in force."""
         order = self._planners.commands(arrival.identity, command.session)
         if order is None:
             if session is None:
@@ -301,7 +300,6 @@ class Dispatcher:
         return Reply(CommandAck(session=command.session, valid_until=until, state=self._seen(arrival.now_ns)))
 
     def _seen(self, now_ns: int) -> SeenState | None:
-        """Return the last state of the controlling client, for planners."""
         return None if (session := self._controlling(now_ns)) is None else session.seen()
 
     # -- control ----------------------------------------------------------------------------------------------------------

@@ -143,7 +143,6 @@ def _estimator(hello: Hello, host: Host) -> Estimator | None:
 
 
 def _check_model(hello: Hello, robot: Robot) -> None:
-    """Raise ProtocolError `model_mismatch` for the first field of the client's model that differs from the robot's."""
     theirs = hello.model
     for field in ("urdf_sha256", "name", "nq", "nv", "na"):
         given, own = getattr(theirs, field), getattr(robot, field)

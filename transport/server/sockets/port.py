@@ -72,7 +72,6 @@ class AddressFile:
             self._path.unlink(missing_ok=True)
 
     def _found(self) -> tuple[int, int] | None:
-        """Return device and inode of the file, None without one."""
         assert self._path is not None  # by the callers
         try:
             status = self._path.stat()

@@ -287,7 +287,6 @@ class Router:
                 self._answer(*message)
 
     def _pending(self) -> bool:
-        """Return whether messages of other clients, or handshakes, wait."""
         if self._others.clients or (self._side is not None and self._side.waiting()):
             return True
         return any(access.waiting() for access in self._accesses)
