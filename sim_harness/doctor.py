@@ -1,7 +1,7 @@
 """Facts about this machine and installation that decide whether a server holds 1 kHz, and the round trip of a server.
 
-The round trip is compared with an echo of the same messages, both in turns, block by block, so that other load on the machine
-affects both alike."""
+The round trip is compared with an echo of the same messages, in turns, so that other load affects both alike.
+"""
 
 import multiprocessing
 import os

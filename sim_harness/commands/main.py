@@ -1,7 +1,6 @@
 """`idyn`: the entry point of the command line.
 
-`options` names the module of each command, which is imported when the command runs. Its function `run_NAME` takes the parsed
-options, prints tables, and returns figures and whether they are good.
+`run_NAME` of a command's module takes the parsed options, prints tables, and returns figures and whether they are good.
 """
 
 import argparse

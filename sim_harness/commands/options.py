@@ -1,6 +1,6 @@
-"""The options of all commands. This module imports no numerics: `idyn COMMAND --help` and shell completion are quick.
+"""The options of all commands, without numerics: `idyn COMMAND --help` and shell completion are quick.
 
-A function here adds the options of one command to a parser; `run_NAME` of the command's module gets them.
+A function adds the options of one command to a parser; `run_NAME` of the command's module gets them.
 """
 
 from argparse import ArgumentParser

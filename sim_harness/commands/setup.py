@@ -1,8 +1,4 @@
-"""`idyn check`, `list`, `new`, `doctor` and `bench`: configurations, models and logs; this installation and its run times.
-
-Configurations and URDFs are checked without running them. In a log, `check` looks for states in which the contacts admit
-several outcomes under the same torques.
-"""
+"""`idyn check`, `list`, `new`, `doctor` and `bench`: configurations, models and logs; this installation and its run times."""
 
 import argparse
 import json

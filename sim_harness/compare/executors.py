@@ -1,11 +1,8 @@
 """Executors of jobs: joblib with processes of this machine, Dask or Ray. Their libraries are loaded when they run.
 
-Jobs share only code and files, and compute with one BLAS thread. Results therefore depend neither on the order of the jobs nor
-on how many run in parallel.
-
-`dask` and `ray` use the cluster at DASK_SCHEDULER_ADDRESS or RAY_ADDRESS, which decides how many jobs run in parallel. Without
-these variables they use this machine. The machines of a cluster need this package, the folder of the results under the same
-path, and OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1 in the environment of their workers.
+Jobs share only code and files, and compute with one BLAS thread: results depend neither on order nor on parallelism.
+`dask` and `ray` use the cluster at DASK_SCHEDULER_ADDRESS or RAY_ADDRESS if set, whose workers need this package, the folder of
+the results under the same path, and OPENBLAS_NUM_THREADS=1, OMP_NUM_THREADS=1.
 """
 
 import importlib

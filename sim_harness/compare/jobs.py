@@ -1,7 +1,6 @@
-"""Jobs: each has a digest of everything that it depends on, and one folder with all its results.
+"""Jobs: each has a digest of everything that it depends on, and one folder with all its results, whose name has the digest.
 
-The name of the folder contains the digest. The folder is created under a temporary name and renamed when it is complete: an
-interrupted job has no folder and runs again.
+The folder is renamed when it is complete: an interrupted job has no folder and runs again.
 """
 
 import hashlib

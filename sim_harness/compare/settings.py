@@ -1,8 +1,7 @@
-"""Settings of comparisons that are matrices of runs, for instance `configs/experiments/robustness/robustness.toml`.
+"""Settings of comparisons that are matrices of runs: robots × worlds × laws × disturbances ("cases").
 
-A matrix is robots × worlds × laws × disturbances ("cases"). Each axis is a table: name → changes to one experiment. A part of
-the matrix consists of all combinations of selected names of each axis; it is one panel of the picture. Every part runs in all
-variants, for instance with the shipped controllers and with the paper's. Other comparisons are studies.
+Each axis is a table: name → changes to one experiment. A part is all combinations of selected names, one panel of the picture.
+Every part runs in all variants. Other comparisons are studies.
 """
 
 from collections.abc import Iterable, Iterator

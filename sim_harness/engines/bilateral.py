@@ -1,14 +1,9 @@
 """Constraint rows for engines that handle contacts only: closures and welds are eliminated, stops become contacts.
 
     M⁻¹  →  M⁻¹ − M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁻¹ G M⁻¹        G v⁺ = −g/dt
-Rows that depend on earlier rows are dropped [D15 Alg. 2]. In the coordinates y = Lᵀ v with M = L Lᵀ the elimination is a
-projection along orthonormal directions Q and needs no further linear solve.
-
-Differences from the paper:
-- The orthonormal basis is updated row by row, at O(nv) for each direction of the basis. The paper updates the Cholesky factor
-  of G M⁻¹ Gᵀ, which squares the condition number.
-- The right side is −g/dt, not zero. Like contact gaps, rows are satisfied at the end of the step to first order. The next step
-  closes the error O(dt²) of the last one, so drift stays bounded. `FASTEST` limits the closing speed of large errors.
+In the coordinates y = Lᵀ v with M = L Lᵀ this is a projection along orthonormal directions Q. Rows that depend on earlier ones
+are dropped [D15 Alg. 2]. Unlike there, the basis is updated row by row (the Cholesky factor of G M⁻¹ Gᵀ squares the condition
+number), and the right side −g/dt closes errors by the end of the step, at most with the speed `FASTEST`.
 
 Modelling error: rows are rigid. Where rows are nearly dependent, as at dead centres of linkages, errors of g are amplified by
 up to 1/DEPENDENT. Dependent rows that are dropped carry no impulse.

@@ -1,30 +1,23 @@
 """`first-order`: implicit springs and dampers of any stiffness, and exact friction cones  [Drumwright].
 
     φ⁺ = φ + dt φ̇⁺        λ⁺ = −K φ⁺ − B φ̇⁺        φ̇⁺ = J v⁺        (51)–(53)
-Implicit Euler in the deflection of contacts and rows, semi-explicit in q and v. A step evaluates the bodies once, is of first
-order, and is stable for all K, B and dt (L-stable: springs too stiff for dt are at rest at the end of the step). With p = dt λ
+Implicit Euler in the deflection of contacts and rows, semi-explicit in q and v: of first order, and stable for all K, B and dt
+(L-stable). With p = dt λ
     J v⁺ + R p = −E φ / dt        R = 1/(dt² K + dt B)        E = dt K / (dt K + B)
-holds for a bilateral row. Contacts and stops only press, and friction opposes sliding with at most μ p_n.
+holds for a bilateral row. Contacts and stops only press, and friction opposes sliding with at most μ p_n. Rigid rows (K = ∞)
+are eliminated by projection in y = Lᵀ v, as in `bilateral`; compliant rows are items of the table.
 
 Differences from the paper:
-- The paper's quadratic programs give the smallest forces that satisfy inequalities. For contacts on common bodies these are not
-  the forces of its own springs. Here each contact satisfies its complementarity condition. `sim_harness.studies` has the
-  paper's programs.
-- M̂ Ġ v in (23) is omitted, because contacts without load would press. Closures have an error from
-  curvature, O(dt²) per step.
-- Rigid rows (K = ∞) are eliminated as in the other engines, not replaced by a large stiffness.
+- The paper's quadratic programs give the smallest forces that satisfy inequalities, which are not those of its own springs for
+  contacts on common bodies. Here each contact satisfies its complementarity condition.
+- M̂ Ġ v in (23) is omitted, because contacts without load would press. Closures have an error O(dt²) per step.
 
 Limits: the solver may fail for contacts that jam at μ = ∞, for piles of a hundred stiff contacts with friction (K dt² above
-1e7 of the bodies' masses), and in about 2 of 10 000 steps of a box that tumbles on the ground. The status then reports the
-failure, and the solution is the best approximation found.
+1e7 of the bodies' masses), and in about 2 of 10 000 steps of a box that tumbles on the ground.
 
 Modelling error: first order in dt. Springs that a step does not resolve are overdamped, so bodies do not bounce on stiffnesses
-above about their mass over dt². A sticking contact creeps at its load over B_t. Dampers act on near contacts as well: with
-`dissipation` a landing is damped before the body touches. With candidates "touching", contacts bounce because of the depth
-they reach within the step before they are included.
-
-Rigid rows are eliminated by projection in y = Lᵀ v, as in `bilateral`. Compliant rows are items of the table. The
-factorisation keeps the blocks of M, one per tree, separate and orders the trees for a small bandwidth (`linalg`).
+above about their mass over dt². A sticking contact creeps at its load over B_t. With `dissipation` a landing is damped before
+the body touches; with candidates "touching", contacts bounce because of the depth they reach before they are included.
 """
 
 from typing import ClassVar, Literal, NamedTuple

@@ -1,21 +1,15 @@
 """Coulomb's law of `first-order`: Newton's method on the natural map of the impulses, with sweeps of projected Gauss–Seidel.
 
     p = P(p − w / D)        w = w₀ + (Y Yᵀ + R) p        D: weights, the diagonal of Y Yᵀ + R
-P is the projection of the contact law, contact by contact. The regions of P at p − w/D define a linear system: a pressing
-contact has w_n = 0, a sticking one w_t = 0, a sliding one ‖p_t‖ = μ p_n along z_t = p_t − w_t/D. The system is solved in
-y = Yᵀ p, of size nv: (I + Yᵀ G Y) dy = Yᵀ r with dp = r − G Y dy. G uses R, but at least a small share of D; further Newton
-steps remove the resulting error. If a step does not reduce the violation, sweeps follow, twice as many each time. Every second
-time they start from the rejected step, which breaks cycles.
+P is the projection of the contact law, contact by contact. Its regions at p − w/D define a linear system, solved in y = Yᵀ p:
+(I + Yᵀ G Y) dy = Yᵀ r with dp = r − G Y dy. If a step does not reduce the violation, sweeps follow, twice as many each time,
+every second time from the rejected step, which breaks cycles. If Newton's method fails, the convexified law is solved
+repeatedly with w_n raised by μ ‖w_t‖ [De Saxcé, Cadoux], so that bodies do not glide: new starts of Newton's method.
 
-A solution always exists, by Brouwer's theorem: v̂ bounds the effect of impulses on the bodies, so far from 0 the residual of the
-map points outwards. There may be several solutions. If Newton's method fails, the convexified law is solved repeatedly with w_n
-raised by μ ‖w_t‖ [De Saxcé, Cadoux], so that bodies do not glide. Each of its solutions is a new start of Newton's method.
-
-The convexified law: Newton's method on the gradient of a strictly convex function.
+The convexified law: Newton's method on the gradient of a strictly convex function, with an exact line search.
     F(y) = y − Yᵀ (P(p₀ − (w₀ + Y y) / R̃) − p₀) = 0        y = Lᵀ δv
-P projects onto the friction cone in the metric R̃. Each round of Newton steps starts from impulses p₀, with w₀ evaluated at p₀,
-and gives the p₀ of the next round. The first round finds the solution. Further rounds remove rounding errors, which 1/R
-amplifies, and are proximal-point steps where R = 0 < R̃. The line search is exact.
+P projects onto the friction cone in the metric R̃. Each round starts from impulses p₀, with w₀ evaluated at p₀. The first finds
+the solution; further ones remove rounding errors, which 1/R amplifies, and are proximal-point steps where R = 0 < R̃.
 """
 
 from typing import NamedTuple

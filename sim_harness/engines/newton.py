@@ -1,29 +1,20 @@
 """`newton`: rigid or compliant contact with Coulomb's law and round friction cones, by a non-smooth Newton method  [Macklin].
 
     M (v⁺ − v) = Jᵀ p + dt (f − h)       0 ≤ φ⁺ ⟂ p_N ≥ 0        p_T against v_T⁺, ‖p_T‖ = μ p_N where it slides
-Normal and friction impulses are solved together, without friction polygons and without artificial opening of sliding contacts.
-The force of a row with compliance e is −(g⁺ + τ_d ġ⁺)/e at the end of the step. A contact with stiffness k has the force of a
-row with e = 1/k. All other rows and contacts are rigid.
+The force of a row with compliance e is −(g⁺ + τ_d ġ⁺)/e at the end of the step; a contact with stiffness k is a row with
+e = 1/k. Passes [Macklin Alg. 1]: linearise constraint rows, iterate until convergence, linearise again at the new
+configuration. Rows are satisfied at position level at the end of the step, so there is no drift and no stabilisation.
 
 Differences from the paper, in addition to those listed in `newton_iteration`:
 - Exact Newton steps on the natural map follow the first steps of the paper's iteration, which converges only linearly.
 - Rows first yield a little, so that rounding errors of gaps do not decide how redundant contacts share a load.
-- Contacts are linearised at the beginning of the step, as in the other engines. Only constraint rows are evaluated at its end
-  (setting `positions`).
-- `recovery` limits the speed at which an initial penetration is reduced, `FASTEST` that of ties (bilateral rows). A
-  formulation in positions alone would remove an error of 1 mm at 1 m/s in a step of 1 ms.
-- The damping of a compliant contact acts only in steps that begin with the contact closed. Otherwise it would slow down bodies
-  that only approach.
+- Contacts are linearised at the beginning of the step, as in the other engines.
+- `recovery` limits the speed at which an initial penetration is reduced, `FASTEST` that of ties (bilateral rows).
+- The damping of a compliant contact acts only in steps that begin with the contact closed.
 
-Modelling error: inelastic unless `restitution` is set; first order in dt. Impulses of redundant rigid contacts are not unique;
-the solution is close to the one of least Σ w p². With μ = ∞ some steps have no solution. The engine fails although a solution
-exists in about 2 of 10 000 steps of a box that tumbles on the ground, in 3 of 900 random pushed piles of three boxes with
-masses 1000 : 1, and in some heaps with a hundred contacts and more. All factorisations are dense: cost n³ in the number of
-contacts.
-
-Passes [Macklin Alg. 1]: linearise constraints, iterate, linearise again at the new configuration. Constraints are satisfied at
-position level at the end of the step, so there is no drift and no stabilisation. Forces act along the Jacobians at the end of
-the step. Difference from the paper: the linearisation is fixed until the iteration has converged.
+Modelling error: inelastic unless `restitution` is set; first order in dt. Impulses of redundant rigid contacts are close to the
+ones of least Σ w p². The engine fails although a solution exists in about 2 of 10 000 steps of a box that tumbles, in 3 of 900
+random pushed piles of three boxes with masses 1000 : 1, and in some heaps with a hundred contacts. Cost n³ in the contacts.
 """
 
 from typing import Annotated, Literal, NamedTuple

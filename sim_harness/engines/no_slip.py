@@ -5,15 +5,10 @@ Closures are eliminated first, then the tangential rows in the same way [D15 Alg
 contact and a matrix of rank ≤ nv. The modified principal pivoting method solves it [D15 Alg. 1].
 
 Differences from the paper:
-- D15 constrains the tangents of every contact of the set, including contacts that open or do not touch yet: a lifting foot
-  would be held tangentially in the air. Here a contact sticks only while it touches at the end of the step and can press.
-  The sticking set is found by repeated solves. It starts with the contacts that would close without contact impulses and is
-  updated from the normal impulses until it does not change. A contact that lifts if it sticks and presses if it does not is
-  wedged: it sticks, as in D15, by friction without a normal force (compare sliding with infinite friction of Lynch
-  and Mason).
-- A contact that touches without pressing sticks when it could take a share of the load of other contacts, as on a patch: its
-  share of the least-squares smallest impulses with the same effect is positive. It does not stick when it cannot press at all,
-  as for a block that falls along a wall.
+- D15 constrains the tangents of every contact of the set: a lifting foot would be held in the air. Here a contact sticks only
+  while it touches at the end of the step and can press: it presses, or could take a share of the load of other contacts, as on
+  a patch. The sticking set is found by repeated solves. A contact that lifts if it sticks and presses if it does not is wedged:
+  it sticks by friction without a normal force (compare sliding with infinite friction of Lynch and Mason).
 - Among dependent tangential rows those of pressing contacts come first, so friction acts where there is a normal force.
 - D15's g in (54) and e in (57) omit the forces. Correct: e = N X⁻¹ (M v(t) + dt f) with the upper left block of A⁻¹ for X⁻¹;
   the zeros in (52) are f_s and f_t.

@@ -1,8 +1,6 @@
 """A log as a file for viewers or plotters: an MCAP with Foxglove's schemas, a recording of rerun, or a Parquet table.
 
-Each needs the extra of its name. Foxglove's SDK writes the MCAP: poses, joints, contact forces, URDF and events are messages
-that Foxglove's panels know; all quantities are flat JSON objects of numbers, which any plotter reads. A recording has the same.
-A table has one row per tick and one column per field of a quantity.
+Viewers get poses, joints, contact forces, URDF and events; all quantities are numbers that any plotter reads.
 """
 
 import json

@@ -1,12 +1,8 @@
 """A fleet of logs: survey, replay in parallel, manifest, figures.
 
 The folder of the results has a file for each window, `law=LAW/log=NAME/window=NUMBER/ticks.parquet`, and `_manifest.json`. A
-file is a function of the log, its settings, law, selection, window and lead-in only. A run that was stopped continues with the
-windows that have no file.
-
-A task is windows of one log under one law, replayed by a worker. It has the path of its log; the worker reads settings, robot
-and messages from there. A log has 2 kB per tick: sent with the tasks, the messages would pass through the one process that
-distributes them. A worker only needs the folders of logs and results under the same path.
+file is a function of the log, its settings, law, selection, window and lead-in only: a stopped run continues. A task has the
+path of its log, which the worker reads: sent with the tasks, the messages would pass through one process.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
 """Steps of files, by suffix: arrays, FCLib problems, measured tosses, MJCFs, and ticks of an idyn log.
 
-The step of a tick has the measured state, torque and predicted contact forces of the reply. v⁺ is the velocity that they
-cause. Laws on ground that yields apply to another velocity (`idyn.contact.ground`), so a log made on the default ground opens
-and slips here by what the ground gives.
+v⁺ of a tick is the velocity that its torque and predicted forces cause. Laws on ground that yields apply to another velocity
+(`idyn.contact.ground`), so a log made on the default ground opens and slips here by what the ground gives.
 """
 
 import json

@@ -1,12 +1,4 @@
-"""A state of a MuJoCo model and its contact forces as a step (extra `mujoco`).
-
-A JSON file with
-
-    mjcf    path of the model, from the JSON's folder
-    qpos, qvel, ctrl, applied    state, controls and generalised forces; the model's own and 0 if absent
-    forces  (n, 3) [N], contact forces in MuJoCo's order and frame (normal, tangents); absent: those of MuJoCo's solver
-    steps   number of MuJoCo's steps to judge, from this state on, without `forces` and `qvel_plus`; 1 if absent
-    qvel_plus    velocity after the step; absent: that of MuJoCo's step, or with `forces` that of the momentum balance
+"""A state of a MuJoCo model and its contact forces as a step (extra `mujoco`): a JSON file, see `docs/how-to/judge.md`.
 
 Limits, equalities and joint friction are forces of the step; only contacts are judged. The integrator must be Euler.
 """

@@ -1,20 +1,4 @@
-"""A step of a simulator with contacts, as data to be judged, and its file format (npz or JSON).
-
-    field   shape       unit          meaning
-    M       (nv, nv)    kg, kg·m²     joint-space inertia, positive definite
-    J       (3n, nv)    –             contact Jacobian: for each contact two tangents, then the normal that opens the contact
-    v       (nv)        m/s, rad/s    velocity before the step
-    v_plus  (nv)        m/s, rad/s    velocity after the step
-    p       (3n)        N·s           contact impulses over the step, rows as in J, on the body that J moves
-    mu      (n) or one  –             friction coefficients, may be 0 or inf
-    dt      one         s             length of the step
-    h       (nv)        N, N·m        Coriolis, centrifugal and gravity forces; 0 if absent
-    force   (nv)        N, N·m        all other generalised forces (motors, springs, pushes); 0 if absent
-    gaps    (n)         m             signed distances before the step, negative in penetration; 0 if absent
-
-An npz file holds one step, or k steps with a first axis of length k in M, J, v, v_plus and p. A JSON file holds an object
-with these fields, or a list of such objects, whose numbers of contacts may differ.
-"""
+"""A step of a simulator with contacts, as data to be judged, and its file format (npz or JSON), see `docs/how-to/judge.md`."""
 
 import json
 import zipfile

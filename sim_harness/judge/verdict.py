@@ -1,7 +1,6 @@
 """The verdict on a step: what its solution violates, and by how much; the residuals of each law; its energy.
 
-Everything is relative to the step's own scale: a tolerance of speed [m/s], and of impulses this speed over the inverse mass
-s_k = tr(J_k M⁻¹ J_kᵀ) / 3 of the contact, so that the verdict does not depend on units of mass or on the size of a robot.
+Tolerances are a speed [m/s] and, for impulses, this speed over the contact's inverse mass tr(J_k M⁻¹ J_kᵀ) / 3.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,6 @@
-"""A robot in the world of its own file: its shapes, friction, damping, springs and MuJoCo's options are those of the MJCF; of a
-URDF they are those of MuJoCo's import, see `sim_harness.mujoco.file_world`.
+"""A robot in the world of its own file: shapes, friction, damping, springs and options of the MJCF, or as MuJoCo reads a URDF.
 
-What the controller believes of feet, friction and rotors may be wrong here, as on the real robot. A floor is added where the
-file has none. Actuators are off: torques act on the joints.
+What the controller believes may be wrong here, as on the real robot. Actuators are off: torques act on the joints.
 """
 
 from pathlib import Path

@@ -1,13 +1,9 @@
 """World with MuJoCo's dynamics, contact law, solver and integration. Noise-free and deterministic.
 
-Modelling error: first order in the physics step. Friction coefficients are limited to [1e-5, `MU_CAP`];
-1e-5 is MuJoCo's minimum.
+Before each physics step a plane below each contact point is placed tangent to the terrain of `idyn.contact.terrain`.
 
-The ground is that of `idyn.contact.terrain`. Before each physics step a plane below each contact point is placed tangent to the
-terrain at the nearest point. So gaps and normals are those of the terrain, also on hills, and friction may vary with the place.
-
-Modelling error: in a corner (stairs) a contact point has one contact, with the nearer face. Only the robot's contact points
-make contact, with the terrain and with boxes of other bodies; with hulls, these and the feet. Joint limits are not simulated.
+Modelling error: first order in the physics step; in a corner (stairs) a contact point has one contact, with the nearer face.
+Only the robot's contact points make contact, with terrain and boxes; with hulls, these and the feet. Joint limits are missing.
 """
 
 from collections.abc import Callable, Sequence

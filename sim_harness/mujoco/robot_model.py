@@ -1,13 +1,10 @@
 """A robot as a MuJoCo model: one body per joint, with the placements, axes and inertias of the Pinocchio model.
 
-MuJoCo's URDF reader is not used, because it fuses or omits bodies and adjusts inertias. Only contact points make contact: each
-with its own plane, which follows the terrain below it (`mujoco_world`), and with the boxes of other bodies. On flat ground the
-collision shapes of the URDF may touch too, meshes as convex hulls.
+MuJoCo's URDF reader fuses or omits bodies and adjusts inertias. Only contact points make contact, each with its own plane
+(`mujoco_world`), and boxes; on flat ground also the collision shapes, meshes as convex hulls.
 
-States are converted between Pinocchio's coordinates, which `idyn` uses, and MuJoCo's.
-Pinocchio: a free joint has position and quaternion xyzw relative to the joint placement, and linear and angular velocity in the
-body frame. MuJoCo: position and quaternion wxyz relative to the world, linear velocity in the world frame, angular velocity in
-the body frame. All other joints have one angle or length in both.
+Free joints: Pinocchio has position and quaternion xyzw relative to the joint placement, velocities in the body frame; MuJoCo
+position and quaternion wxyz relative to the world, linear velocity in the world frame, angular velocity in the body frame.
 """
 
 import re

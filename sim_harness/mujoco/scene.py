@@ -1,9 +1,6 @@
 """A scene in a MuJoCo world, with MuJoCo's collision detection, contact law, solver and integration.
 
-A step returns MuJoCo's contacts and forces in the form of the project's engines, so the same residuals apply. They are computed
-with the project's inertia, Jacobian and Coriolis forces.
-
-A step of the scene is one step of MuJoCo. Contacts without force are not reported.
+A step of the scene is one step of MuJoCo, returned in the form of the project's engines. Contacts without force are left out.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Pictures as PNG bytes: plots of lines or bars, and grids of coloured cells.
-
-The only module that imports Matplotlib, an optional package. Raises ConfigError when it is not installed.
-"""
+"""Pictures as PNG bytes: plots of lines or bars, and grids of coloured cells. The only module that imports Matplotlib."""
 
 import io
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Traces and figures of recorded logs, of real and of simulated robots alike.
-
-Sessions of a log, read tick by tick: blocks of consecutive ticks, so that a log of any length fits into memory.
-"""
+"""Traces and figures of recorded logs, read in blocks of consecutive ticks, so that a log of any length fits into memory."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

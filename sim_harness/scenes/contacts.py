@@ -1,12 +1,9 @@
 """Contacts of a scene at a configuration, with the materials of both bodies: corners and rims against the plane z = 0, pairs
-of bodies by the collision library coal.
+of bodies by the collision library coal, which only this module imports.
 
-This is the only module that imports coal. A pair touches in a patch: a point, a line or a polygon, with one contact at each
-corner. Coal finds the colliding pairs and the patches. Two results are corrected from the shapes:
-- The normal of a face that is almost parallel to coal's normal replaces it. In penetration coal's error is 1e-5 or more.
-- The gap at each point is that of the two faces at the point. Coal returns one gap for the whole patch.
-Pairs of boxes and hulls use `polyhedra.py`. Coal splits a patch along coplanar triangles of a face. For two boxes whose faces
-are tilted by 1e-10 to 1e-5 rad it returns a single point in 30 to 77 % of the cases, instead of the corners of the face.
+A pair touches in a patch, with one contact at each corner. Normals and gaps are those of almost parallel faces: in penetration
+coal's error is 1e-5 or more, and it returns one gap for the whole patch. Boxes and hulls use `polyhedra.py`: coal splits their
+patches along triangles, and returns a single point for half of the faces that are tilted by 1e-10 to 1e-5 rad.
 """
 
 from collections.abc import Iterator

@@ -1,11 +1,7 @@
 """The bodies of a scene as one robot with several trees, with springs, friction and stops of the joints.
 
-Pinocchio expresses the velocity of a free body in the body frame, which turns during a step. With a step in that frame the
-velocity of a body on a straight path would get an error of (ω dt)²/2 times its speed. Here a step uses the axes that the body
-has at its beginning: `terms` returns h for these axes, and `after` rotates the resulting velocity into the new body frame.
-
-Bodies are loaded as URDF text, each without parent as the root of a tree. The link frame of a free or fixed body is the body
-frame. All others are at the anchor of the last joint, along the world axes at the reference configuration.
+Pinocchio expresses the velocity of a free body in the body frame, which turns during a step: an error of (ω dt)²/2 on a
+straight path. Here a step uses the axes that the body has at its beginning: `terms` returns h for these, `after` rotates v⁺.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
-"""Live view of a run: a page of the browser with frames from a local web server.
+"""Live view of a run: a page of the browser with frames from a local web server in a process of lower priority.
 
-The server is a separate process with lower priority than the control loop. It requests a frame when it has shown the last one,
-and the loop answers at its next tick. The loop never waits, and frames do not queue up.
+It requests a frame when it has shown the last one, and the loop answers at its next tick. The loop never waits.
 """
 
 import json

@@ -2,14 +2,10 @@
 
 Joint springs and friction are evaluated at the end of the step: stable for every stiffness, and friction never drives.
     τ = −(viscous + coulomb / max(|v⁺|, CREEP)) v⁺ − k (x + dt v⁺)
-A joint with Coulomb friction either sticks, modelled as a stiff damper that lets it creep, or slides with full friction. The
-step is solved again until no joint changes its mode. Typical: one solve, two when a joint stops or starts.
+The step is solved again until no joint changes between sticking and sliding. Typical: one solve.
 
-Modelling error: a joint that should stick creeps at CREEP times its load over its friction limit. Static and sliding friction
-are equal.
-
-Of a robot only the contact points make contact, with the terrain and with boxes of other bodies. Joint limits are not
-simulated.
+Modelling error: a joint that should stick creeps at CREEP times its load over its friction limit. Of a robot only the contact
+points make contact, with the terrain and with boxes of other bodies. Joint limits are not simulated.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Interface of a simulated world and result of a step. `sim_harness.world.worlds` lists the worlds.
 
-`idyn` has its own kernels for Jacobians and forces. They are separate on purpose: an error in one of them shows as a
-disagreement between prediction and simulation.
+Its kernels for Jacobians and forces are not those of `idyn`: an error in one of them shows as a disagreement.
 """
 
 from collections.abc import Sequence

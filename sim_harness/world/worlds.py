@@ -1,18 +1,10 @@
 """Worlds of robots and scenes by engine: the project's engines share one world class, MuJoCo has its own.
 
-To add an engine, write a file in `sim_harness.engines` and add a member to `OwnEngine`.
-
-A step is semi-implicit: the engine computes v⁺ from the dynamics and contacts at q, then q⁺ = q ⊕ v⁺ dt, or q ⊕ drift dt when
-its solution has a `ForwardSolution.drift`. Joint springs and dampers are evaluated at the end of the step.
-
-Modelling error: first order in dt.
-
-Compliant rows for engines with rigid rows only are implicit springs that are folded into M and force.
+A step is semi-implicit: the engine computes v⁺ at q, then q⁺ = q ⊕ v⁺ dt, or q ⊕ drift dt. It is of first order in dt.
+Compliant rows for engines with rigid rows only are implicit springs that are folded into M and force, exact up to rounding.
     λ = −(g + (dt + τ_d) G v⁺) / e
     M  →  M + dt (dt + τ_d) Gᵀ E⁻¹ G            f  →  f − Gᵀ E⁻¹ (g + (dt + τ_d) G v)
-This is exact in every engine up to rounding: M grows by k dt², so at 10¹⁵ N/m the relative error of the momentum balance is
-10⁻⁸. A compliant stop is either active or not. The step is solved again until the set of active stops does not change.
-Typical: one solve, two when a stop is reached or left.
+The step is solved again until the set of active compliant stops does not change. Typical: one solve.
 """
 
 import time

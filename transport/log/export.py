@@ -1,7 +1,7 @@
 """Export of the messages of a log as JSON with a schema, for any reader of MCAP or JSON.
 
-The topic is the message type, vectors are lists, non-finite numbers are null, times are wall-clock times. Sessions are numbered
-1, 2, … instead of by 64 bits, which JavaScript rounds; states and torques get the names of their joints.
+Vectors are lists, non-finite numbers null, times wall-clock times. Sessions are numbered 1, 2, …, which JavaScript does not
+round; states and torques get the names of their joints.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,6 @@
 """The service: bytes of a message in, bytes of the reply out.
 
-It carries out the outcomes of the dispatcher, steps the controller, and records all exchanges. It is deterministic: the same
-bytes at the same times give the same torques bit for bit, so that a log can be replayed.
+It is deterministic: the same bytes at the same times give the same torques bit for bit, so that a log can be replayed.
 """
 
 import logging

@@ -1,7 +1,6 @@
 """The bridge: ticks of a server become topics of ROS 2, and topics of ROS 2 become commands.
 
-Topics have the names, types, type hashes, bytes and qualities of service of ROS 2; bytes and type hashes by `rosbags`. A
-message to be sent is a dict by the names of its fields; a received one has them as attributes.
+Names, types, type hashes, bytes and qualities of service are those of ROS 2. A message to be sent is a dict by field names.
 """
 
 from collections.abc import Mapping

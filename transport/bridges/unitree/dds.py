@@ -1,7 +1,4 @@
-"""Unitree's messages over DDS (extra `unitree`).
-
-The types of the topics are made from the layouts of `transport.bridges.unitree.messages`.
-"""
+"""Unitree's messages over DDS (extra `unitree`), with types made from `transport.bridges.unitree.messages`."""
 
 import json
 from dataclasses import dataclass

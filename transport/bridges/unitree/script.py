@@ -1,13 +1,4 @@
-"""Scripts of a bridge: what the robot shall do, step by step.
-
-    stand 5                  # stand up if it lies, then stand for 5 s
-    velocity 0.3 0 0 10      # forward 0.3 m/s, left 0 m/s, turn 0 rad/s, for 10 s; with a server
-    move left_elbow_joint=1.2 waist_yaw_joint=0.3 4   # joints to these angles [rad], others as in `stand`; 4 s; with a server
-    remote 60                # velocities by the sticks of the remote control, for 60 s; with a server
-    lie                      # lie down
-
-One step per line; `#` begins a comment.
-"""
+"""Scripts of a bridge: what the robot shall do, one step per line, as in `docs/how-to/unitree.md`; `#` begins a comment."""
 
 from collections.abc import Mapping
 from math import isfinite, nan

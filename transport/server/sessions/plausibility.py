@@ -1,10 +1,7 @@
 """The plausibility check: rejects a state that cannot follow the last one, as after errors of sensors or estimators.
 
-The first rejected state is replaced by the last accepted one; a second one in a row is a fault. So are too many of them with
-accepted ones in between, as from two robots that send in turn: a leaky bucket counts them.
-
-Of a base that is not measured, the readings of the IMU are checked. Sensors have noise: the rate of the base, or the speeds of
-all joints, are frozen if they stay the same to the last bit while the other changes. Without noise both come to rest together.
+The first rejected state is replaced by the last accepted one; a second one in a row is a fault, and so are too many (a leaky
+bucket). Sensors have noise: rates of the base, or speeds of all joints, that repeat to the last bit are frozen.
 """
 
 import math

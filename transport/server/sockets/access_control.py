@@ -1,8 +1,7 @@
-"""Access control of a server that other machines can reach: listed keys, each with a role.
+"""Access control by CurveZMQ: listed keys, each with a role, which tells what a client may send.
 
-CurveZMQ encrypts every message and authenticates both sides; other keys are rejected. The role tells what a client may send.
-ZeroMQ asks for each new connection whether its key is listed [ZeroMQ RFC 27, "ZAP"]. The server's loop answers, in the time
-that it has for other clients: a Python thread for it would interrupt the loop at each handshake.
+The server's loop answers ZeroMQ's questions about new connections [ZeroMQ RFC 27, "ZAP"] in the time that it has for other
+clients: a Python thread for it would interrupt the loop.
 """
 
 from pathlib import Path

@@ -1,12 +1,10 @@
 """The server's ROUTER sockets and their loop. The loop is driven by messages, not by a clock.
 
 Order: emergency stops, the controlling client's messages, then those of all others, within their share of the time
-(`transport.server.sockets.scheduling`). The share is spent right after an answer, when the next state is not due. When it is
-used up, messages of others stay in their sockets: the loop reads no more of them than it must to find the robot's state.
+(`transport.server.sockets.scheduling`), right after an answer. When it is used up, messages of others stay in their sockets.
 
-With one address, ZeroMQ reads the connections in turn, and messages of others are read before the robot's state. With an
-address of the robot's own they are not: that of the others is read after the answer only. One of its messages is read every few
-milliseconds, however little time is left, so that an emergency stop is found. Handshakes wait for time, too.
+With an address of the robot's own, that of the others is read after the answer only, and once in a few milliseconds however
+little time is left, so that an emergency stop is found.
 """
 
 import select

@@ -1,8 +1,7 @@
-"""Anticipation: estimates when the next state is due, so that the server can poll for it.
+"""Anticipation: estimates when the next state is due, so that the server can poll for it; and the time for other clients.
 
-After a millisecond of sleep the processor's caches are cold, and the same tick takes twice as long. With a regular client the
-server therefore wakes `lead_us` before the next state is due and polls until `lead_us` after. With an irregular client, or one
-in lock step, it does not poll. Early states are answered when they arrive.
+After a millisecond of sleep caches are cold, and a tick takes twice as long: with a regular client the server polls from
+`lead_us` before the next state is due until `lead_us` after.
 """
 
 from collections import deque
