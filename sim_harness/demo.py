@@ -17,13 +17,11 @@ from sim_harness.report.plots import Axes, Line, Plot, picture, stacked
 from sim_harness.report.report import Report
 from sim_harness.report.tables import (
     FORCE_ERROR,
-    LARGEST_RATE,
     OK,
     PACE,
     RATE,
     TORQUE,
     TRACKING,
-    VERDICT,
     Table,
     legend,
     listed,
@@ -32,12 +30,6 @@ from sim_harness.report.tables import (
 from sim_harness.run.experiment import Progress, Run, Watch, run_in_process, run_served
 from sim_harness.run.plan import Plan, load_plan, with_controller
 from sim_harness.view.page import page_of, read_run
-
-CHATTER_SCENE = "stand"  # experiment of the chatter comparison
-CHATTER_SECONDS = 2.0  # duration of each run of the chatter comparison [s]
-
-UNLIMITED_RATE = 1e9
-"""Torque rate limit of the chatter comparison [N·m/s], so high that the limiter does not hide the chatter of the law."""
 
 SLIDE_SCENE = "slippery-push"  # experiment in which feet must slide
 LOADED = 0.05  # feet with at least this share of the weight have a friction ratio
@@ -67,7 +59,6 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
     runs: list[Run]  # one for each law
     slide: list[Run]  # one for each law, with feet that slide
-    chatter: list[Run]  # three runs of Coulomb's law: as in the paper, with warm start, with warm start and selection
 
     @property
     def summaries(self) -> list[Summary]:
@@ -75,8 +66,7 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def figures(self) -> dict[str, list[Summary]]:
-        others = {"slide": self.slide, "chatter": self.chatter}
-        return {"laws": self.summaries} | {name: [run.summary for run in runs] for name, runs in others.items()}
+        return {"laws": self.summaries, "slide": [run.summary for run in self.slide]}
 
     def slowness(self, plan: Plan) -> list[str]:
         """Return a message for each law with which the world ran slower than real time."""
@@ -87,37 +77,13 @@ class Demo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LAWS_COLUMNS = (TRACKING, TORQUE, RATE, FORCE_ERROR, OK, PACE)
-CHATTER_COLUMNS = (VERDICT, TRACKING, TORQUE, RATE, LARGEST_RATE, FORCE_ERROR, OK)
-"""Columns of the tables of laws and of chatter, besides the law."""
+"""Columns of the table of laws, besides the law."""
 
 
 def run_demo(plan: Plan, folder: Path, progress: Progress, watch: Watch | None = None) -> Demo:
     """Run the demo; write the data of each law to a subfolder of `folder`."""
     runs = [run_served(plan, law, folder / named(law), progress, watch) for law in plan.settings.laws]
-    return Demo(runs=runs, slide=run_slide(slide_plan(), progress), chatter=run_chatter(progress))
-
-
-def run_chatter(progress: Progress) -> list[Run]:
-    """Run a squat on four feet three times with Coulomb's law; return the runs `chatter` of `Demo`.
-
-    The first run has cold starts and no selection, as in the paper; the second has warm starts; the third has warm starts and
-    selection. Demands are projected tangentially only ('stick'), so that all three have the same motion.
-    """
-    plan = load_plan(CHATTER_SCENE, CHATTER_SECONDS)
-    common = {
-        "law": "coulomb",
-        "consistency": "stick",
-        "safety": {"torque_rate": UNLIMITED_RATE},
-        "reference": {"kind": "squat", "start": 0.0},
-    }
-    variants = {
-        "as in the paper": {"selection": "off", "warm_start": False},
-        "warm start": {"selection": "off", "warm_start": True},
-        "warm start and selection": {"selection": "torque", "warm_start": True},
-    }
-    return [
-        run_in_process(with_controller(plan, common | changes, label), label, progress) for label, changes in variants.items()
-    ]
+    return Demo(runs=runs, slide=run_slide(slide_plan(), progress))
 
 
 def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
@@ -141,9 +107,6 @@ def report_of(plan: Plan, demo: Demo, folder: Path) -> Report:
     report.picture(motion(runs, pushes), "Motion of the base; all laws follow the same reference. Shaded: a push.", "motion")
     report.picture(forces(runs, pushes), "Sum of the normal forces: simulated, and predicted by the server.", "forces")
     _add_slide(report, demo.slide)
-    report.heading("Torque chatter")
-    report.table(table([run.summary for run in demo.chatter], CHATTER_COLUMNS))
-    report.picture(chatter(demo.chatter), _chatter_caption(demo.chatter), "chatter")
     report.heading("Timing")
     for sentence in demo.slowness(plan):
         report.paragraph(sentence)
@@ -176,17 +139,6 @@ def _add_slide(report: Report, runs: Sequence[Run]) -> None:
     report.table(slide_table(plan, runs))
     caption = "Friction of all feet: predicted, simulated, and the most that the ground can give. Shaded: the push."
     report.picture(friction_picture(plan, runs), caption, "friction")
-
-
-def _chatter_caption(runs: Sequence[Run]) -> str:
-    paper, ours = runs[0].summary, runs[-1].summary
-    apart = float(np.abs(runs[0].trace.q - runs[-1].trace.q).max())
-    return (
-        f"The motions differ by at most {apart:.1e} (rad, m). "
-        f"Mean |dτ/dt|: {paper.torque_rate:.3g} N·m/s as in the paper, {ours.torque_rate:.3g} N·m/s with selection, "
-        f"a factor of {paper.torque_rate / ours.torque_rate:.0f}. Largest |dτ/dt|: {paper.torque_rate_max:.3g} and "
-        f"{ours.torque_rate_max:.3g} N·m/s, a factor of {paper.torque_rate_max / ours.torque_rate_max:.0f}."
-    )
 
 
 Spans = Sequence[tuple[float, float]]
@@ -243,17 +195,6 @@ def forces(runs: Sequence[Run], pushes: Spans) -> bytes:
         lines[f"{run.summary.label}\nΣ f_N [N]"] = both
     lines["|error| [N]"] = over_time(runs, lambda trace: np.maximum(np.abs(np.subtract(*normal_forces(trace))), 1e-16))
     return stacked(lines, log="|error| [N]", spans=pushes)
-
-
-def chatter(runs: Sequence[Run]) -> bytes:
-    """Draw for each run the torque of the joint with the most chatter, and the mean |dτ/dt| of all joints."""
-
-    def rate(trace: Trace) -> Array:
-        return np.r_[np.nan, np.abs(np.diff(trace.tau, axis=0)).mean(axis=1) / np.diff(trace.t)]
-
-    joint = int(np.argmax(np.abs(np.diff(runs[0].trace.tau, axis=0)).sum(axis=0)))
-    torque, label = over_time(runs, lambda trace: trace.tau[:, joint]), "mean |dτ/dt| [N·m/s]"
-    return stacked({"τ of the worst joint [N·m]": torque, label: over_time(runs, rate)}, log=label)
 
 
 def round_trips(runs: Sequence[Run], period: float) -> bytes:

@@ -96,7 +96,6 @@ def run_pauses(options: argparse.Namespace) -> tuple[Any, bool]:
 def run_demo(options: argparse.Namespace) -> tuple[Any, bool]:
     plan = load_plan(options.experiment, options.seconds, options.engine)
     ticks = sum(len(each.settings.laws) * each.ticks for each in (plan, demo.slide_plan()))
-    ticks += 3 * round(demo.CHATTER_SECONDS / plan.controller.period)
     with live_view(options.view, plan.controller) as watch, progress_bar(ticks) as progress:
         folder = new_folder(Path(options.out))
         found = demo.run_demo(plan, folder, progress, watch)

@@ -94,7 +94,6 @@ class Column(NamedTuple):
         return f"{self.name} {self.unit}".strip()
 
 
-VERDICT = Column("verdict", "", lambda s: s.verdict.text)
 TILT = Column("tilt", "mrad", lambda s: f"{s.tilt * 1e3:.1f}", "largest angle of the base from upright")
 TRACKING = Column("tracking", "mrad", lambda s: f"{s.tracking * 1e3:.2f}", "mean deviation of the joints from their references")
 RATE = Column("|dτ/dt|", "N·m/s", lambda s: f"{s.torque_rate:.3g}", "mean rate of the torques over time and joints")

@@ -212,7 +212,7 @@ def test_demo_writes_its_report_and_a_log_that_replays_bit_for_bit(capsys, tmp_p
     folder = tmp_path / "demo"
     assert main(["demo", str(experiment), "--out", str(folder)]) == 0
     written = {path.name for path in folder.iterdir()}
-    assert {"report.html", "summary.json", "chatter.png", "coulomb"} <= written
+    assert {"report.html", "summary.json", "friction.png", "coulomb"} <= written
     assert 'src="http' not in (folder / "report.html").read_text()
     log = folder / "coulomb" / "log.mcap"
     figures = tmp_path / "replay.json"

@@ -93,7 +93,7 @@ def demo_report(folder, seconds):
     runs = [run_in_process(with_controller(plan, {"law": law}), named(law), lambda *_: None) for law in plan.settings.laws]
     for run in runs:
         run.save(folder / run.summary.label)
-    return report_of(plan, Demo(runs=runs, slide=runs, chatter=runs), folder).write(folder)
+    return report_of(plan, Demo(runs=runs, slide=runs), folder).write(folder)
 
 
 @pytest.fixture
