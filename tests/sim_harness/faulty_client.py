@@ -40,41 +40,14 @@ def heard(change: Callable[[Client, Fields], Fields]) -> None:
     Client.__init__ = remembered  # type: ignore[method-assign]
 
 
-def in_states(**changes: Any) -> Callable[[], None]:
-    return lambda: sent(lambda message: message | changes if message["t"] == "state" else message)
+def sends(kind: str, change: Callable[[Fields], Fields | None]) -> Callable[[], None]:
+    """As `sent`, for messages of one type."""
+    return lambda: sent(lambda message: change(message) if message["t"] == kind else message)
 
 
-def skip_numbers() -> None:
-    sent(lambda message: message | {"seq": 2 * message["seq"]} if message["t"] == "state" else message)
-
-
-def microseconds() -> None:
-    sent(lambda message: message | {"t_robot": message["t_robot"] // 1000} if message["t"] == "state" else message)
-
-
-def without_contacts() -> None:
-    sent(lambda message: {key: value for key, value in message.items() if key != "contacts"})
-
-
-def heavy() -> None:
-    stand.HELLO["model"]["total_mass"] = 5.2
-
-
-def other_torques() -> None:
-    zeros = idyn_client.pack([0.0] * 12)
-    sent(lambda message: message | {"tau_applied": zeros} if "tau_applied" in message else message)
-
-
-def any_answer() -> None:
-    heard(lambda client, message: message | {"seq": client.seq} if message["t"] == "torque" else message)
-
-
-def applies_dry_run() -> None:
-    heard(lambda client, message: message | {"dry_run": False} if message["t"] == "torque" else message)
-
-
-def without_gate() -> None:
-    Failsafe._gate = lambda self, now, tau: tau  # type: ignore[method-assign]
+def hears(kind: str, change: Callable[[Client], Fields]) -> Callable[[], None]:
+    """Replace fields of every message of one type that the client hears."""
+    return lambda: heard(lambda client, message: message | change(client) if message["t"] == kind else message)
 
 
 def holds_the_torque() -> None:
@@ -82,25 +55,9 @@ def holds_the_torque() -> None:
     idyn_client.STOP_NS = 10**12
 
 
-def never_resets() -> None:
-    sent(lambda message: None if message["t"] == "reset" else message)
-
-
 def resets_once() -> None:
     done: list[int] = []
-    sent(lambda message: None if message["t"] == "reset" and (done.append(1) or len(done) > 1) else message)
-
-
-def stays_with_its_session() -> None:
-    heard(lambda client, message: message | {"code": "stale_state"} if message["t"] == "error" else message)
-
-
-def ignores_goodbyes() -> None:
-    heard(lambda client, message: message | {"reason": ""} if message["t"] == "stop_ack" else message)
-
-
-def without_stop() -> None:
-    sent(lambda message: None if message["t"] == "stop" else message)
+    sends("reset", lambda m: None if done.append(1) or len(done) > 1 else m)()
 
 
 def repeats_refused_states() -> None:
@@ -136,30 +93,40 @@ def waits_for_every_answer() -> None:
     stand.Client = Client  # type: ignore[assignment,misc]
 
 
+ZEROS = idyn_client.pack([0.0] * 12)
+SHORT = idyn_client.pack([0.0] * 7 + stand.STANCE[7:])
 FAULTS: dict[str, tuple[Callable[[], None], str, str]] = {
-    "another mass": (heavy, "it begins with hello", "hello.model.total_mass"),
+    "another mass": (lambda: stand.HELLO["model"].update(total_mass=5.2), "it begins with hello", "hello.model.total_mass"),
     "an identity of its own": (own_identity, "it begins with hello", "ZMQ identity"),
-    "every second seq": (skip_numbers, "seq 1, 2, 3", "state.seq"),
-    "t_robot in µs": (microseconds, "t_robot is in ns", "state.t_robot"),
-    "no contacts": (without_contacts, "which feet touch", "state.contacts"),
-    "an unknown field": (in_states(torques=[0.0]), "none was refused", "state.torques"),
-    "a quaternion of wrong length": (
-        in_states(q=idyn_client.pack([0.0] * 7 + stand.STANCE[7:])),
-        "none was refused",
-        "state.q[3:7]",
+    "every second seq": (sends("state", lambda m: m | {"seq": 2 * m["seq"]}), "seq 1, 2, 3", "state.seq"),
+    "t_robot in µs": (sends("state", lambda m: m | {"t_robot": m["t_robot"] // 1000}), "t_robot is in ns", "state.t_robot"),
+    "no contacts": (
+        sends("state", lambda m: {key: value for key, value in m.items() if key != "contacts"}),
+        "which feet touch",
+        "state.contacts",
     ),
-    "other torques than the answers'": (other_torques, "it applies the torques", "state.tau_applied"),
-    "any answer is taken": (any_answer, "an answer to an earlier state", "state."),
-    "dry_run is applied": (applies_dry_run, "dry_run is not applied", "state."),
-    "no torque gate": (without_gate, "its own torque gate", "state.tau_applied"),
+    "an unknown field": (sends("state", lambda m: m | {"torques": [0.0]}), "none was refused", "state.torques"),
+    "a quaternion of wrong length": (sends("state", lambda m: m | {"q": SHORT}), "none was refused", "state.q[3:7]"),
+    "other torques than the answers'": (
+        sends("state", lambda m: m | {"tau_applied": ZEROS} if "tau_applied" in m else m),
+        "it applies the torques",
+        "state.tau_applied",
+    ),
+    "any answer is taken": (hears("torque", lambda client: {"seq": client.seq}), "an answer to an earlier state", "state."),
+    "dry_run is applied": (hears("torque", lambda client: {"dry_run": False}), "dry_run is not applied", "state."),
+    "no torque gate": (
+        lambda: setattr(Failsafe, "_gate", lambda self, now, tau: tau),
+        "its own torque gate",
+        "state.tau_applied",
+    ),
     "it waits for every answer": (waits_for_every_answer, "without an answer", "state"),
     "a refused state again": (repeats_refused_states, "refused and recoverable", "state.seq"),
     "the last torque is held": (holds_the_torque, "the torque fades", "state.tau_applied"),
-    "no reset": (never_resets, "sends reset again", "t: "),
+    "no reset": (sends("reset", lambda m: None), "sends reset again", "t: "),
     "one reset only": (resets_once, "sends reset again", "t: "),
-    "no hello after a crash": (stays_with_its_session, "after a crash of the server", "t: "),
-    "goodbyes are ignored": (ignores_goodbyes, "after the server's goodbye", "t: "),
-    "no stop": (without_stop, "it sends stop", "t: "),
+    "no hello after a crash": (hears("error", lambda client: {"code": "stale_state"}), "after a crash of the server", "t: "),
+    "goodbyes are ignored": (hears("stop_ack", lambda client: {"reason": ""}), "after the server's goodbye", "t: "),
+    "no stop": (sends("stop", lambda m: None), "it sends stop", "t: "),
 }
 """Planted fault → how the client is altered, the rule that finds it, what its line names."""
 
