@@ -10,7 +10,6 @@ import msgspec
 from idyn.errors import ConfigError
 from sim_harness.commands.options import FORMATS
 from sim_harness.commands.output import open_browser, progress_bar, run_bar
-from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.export.files import write_foxglove, write_parquet, write_rerun
 from sim_harness.export.scene import urdf_of
 from sim_harness.fleet.run import RECORDED, How, run_fleet
@@ -25,17 +24,15 @@ from transport.log.export import export, new_file
 from transport.log.recorder import LogError
 from transport.log.replay import replay
 
-EXPLAINED, SEARCHES = 10, 60  # each 10th tick is explained; searches in a tick with many contacts
-
 
 def run_replay(options: argparse.Namespace) -> tuple[Any, bool]:
     return _one(options) if options.out is None else _fleet(options)
 
 
 def _one(options: argparse.Namespace) -> tuple[Any, bool]:
-    for name in ("executor", "jobs", "window", "lead_in"):
+    for name in ("executor", "jobs", "window"):
         if getattr(options, name) is not None:
-            raise ConfigError(f"--{name.replace('_', '-')}", "expected --out DIR beside it, for the results")
+            raise ConfigError(f"--{name}", "expected --out DIR beside it, for the results")
     if len(options.logs) > 1 or len(options.law) > 1:
         raise ConfigError("--out", "expected a folder for the results of several logs or laws")
     log: Path = options.logs[0]
@@ -47,19 +44,12 @@ def _one(options: argparse.Namespace) -> tuple[Any, bool]:
     for label, verdict in verdicts.items():
         print(f"recorded run {label}: {verdict}")
     figures = msgspec.to_builtins(report) | {"recorded": verdicts}
-    if options.explain:
-        with progress_bar(0) as progress:
-            checks = ambiguities(log, every=EXPLAINED, samples=SEARCHES, progress=lambda _: progress(str(log), 1))
-        print(ambiguities_text(checks))
-        figures["outcomes"] = msgspec.to_builtins(checks)
     same_law = law is None and options.selection is None
     return figures, report.exact or not same_law
 
 
 def _fleet(options: argparse.Namespace) -> tuple[Any, bool]:
-    if options.explain:
-        raise ConfigError("--explain", "expected one log and no --out")
-    given = {name: value for name in ("window", "lead_in") if (value := getattr(options, name)) is not None}
+    given = {} if options.window is None else {"window": options.window}
     laws = tuple(options.law) or (RECORDED,)
     how = How(laws=laws, selection=options.selection, **given)
     executor = options.executor or "processes", 1 if options.jobs is None else options.jobs

@@ -211,14 +211,10 @@ def replay(parser: ArgumentParser) -> None:
         "--law", action="append", default=[], help="replace the contact law and print the differences; repeatable with --out"
     )
     parser.add_argument("--selection", help="replace the selection and print the differences")
-    parser.add_argument("--explain", action="store_true", help="also tell in which ticks other motions obey the law, too")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for all torques, as Parquet (extra 'parquet')")
     parser.add_argument("--executor", choices=EXECUTORS, help="library that distributes the work (default: processes)")
     parser.add_argument("--jobs", type=int, metavar="N", help="number of parallel tasks (default: 1)")
     parser.add_argument("--window", type=int, metavar="TICKS", help="ticks of a file of the results (default: 20000)")
-    parser.add_argument(
-        "--lead-in", type=int, metavar="TICKS", help="begin each window this many ticks earlier (default: with the log)"
-    )
     add_json(parser, "the figures")
 
 

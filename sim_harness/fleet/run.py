@@ -1,8 +1,8 @@
 """A fleet of logs: survey, replay in parallel, manifest, figures.
 
 The folder of the results has a file for each window, `law=LAW/log=NAME/window=NUMBER/ticks.parquet`, and `_manifest.json`. A
-file is a function of the log, its settings, law, selection, window and lead-in only: a stopped run continues. A task has the
-path of its log, which the worker reads: sent with the tasks, the messages would pass through one process.
+file is a function of the log, its settings, law, selection and window only: a stopped run continues. A task has the path of
+its log, which the worker reads: sent with the tasks, the messages would pass through one process.
 """
 
 import hashlib
@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from time import thread_time
 from typing import Any
 
 import msgspec
@@ -18,12 +17,11 @@ import numpy as np
 
 from controllers.config.loading import parse
 from controllers.config.tables import merged
-from controllers.planners.trajectory import HoldSettings
 from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from sim_harness.compare.jobs import Job, Progress, code_digest, digest_of, run_jobs
 from sim_harness.export.files import parquet
-from sim_harness.fleet.ticks import About, TickWriter, digest, read, rows_of, write
+from sim_harness.fleet.ticks import TickWriter, digest, read, rows_of, write
 from sim_harness.report.tables import Table
 from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
@@ -40,7 +38,6 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
     laws: tuple[str, ...] = (RECORDED,)  # contact laws, `RECORDED` for the log's own
     selection: str | None = None  # None: the log's own
     window: int = 20_000  # ticks of a window
-    lead_in: int | None = None  # ticks that are replayed before each window and not kept; None: all earlier ones of the log
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +65,10 @@ def survey(path: Path, how: How) -> Log:
     """
     digest, ticks = hashlib.sha256(), 0
     with LogReader(path) as reader:
-        _check_law(reader, how)
+        snapshot, _ = recorded_settings(reader)
+        for law in how.laws:
+            changes = {} if law == RECORDED else {"law": law}
+            parse(merged(snapshot["settings"], changes), ControllerSettings, "controller")
         digest.update(json.dumps(reader.metadata, sort_keys=True).encode())
         for name, data in sorted(reader.attachments.items()):
             _add(digest, name.encode(), data)
@@ -87,20 +87,6 @@ def _add(digest: "hashlib._Hash", *parts: bytes) -> None:
         digest.update(part)
 
 
-def _check_law(reader: LogReader, how: How) -> None:
-    """Check the laws, and that a lead-in can replace the past of this log. Raises ConfigError and LogError."""
-    snapshot, _ = recorded_settings(reader)
-    for law in how.laws:
-        changes = {} if law == RECORDED else {"law": law}
-        parse(merged(snapshot["settings"], changes), ControllerSettings, "controller")
-    settings = parse(snapshot["settings"], ControllerSettings, str(reader.path))
-    if how.lead_in is not None and not isinstance(settings.reference, HoldSettings):
-        kind = snapshot["settings"]["reference"]["kind"]
-        raise ConfigError(
-            "--lead-in", f"{reader.path}: its reference '{kind}' depends on all earlier ticks; expected the reference 'hold'"
-        )
-
-
 def windows(log: Log, how: How) -> tuple[Window, ...]:
     """Return the windows of a log, the last one with the rest of the ticks."""
     firsts = range(0, log.ticks, how.window)
@@ -111,12 +97,11 @@ FILE = "ticks.parquet"
 
 
 class Task(Job, frozen=True, kw_only=True):
-    """Windows of a log under a law, in order. folder: of their results; lead_in: see `How`"""
+    """A log under a law, with its windows in order, which share one replay. folder: of their results"""
 
     log: Log
     law: str
     selection: str | None
-    lead_in: int | None
     windows: tuple[Window, ...]
 
     def file(self, window: Window) -> Path:
@@ -130,28 +115,19 @@ class Task(Job, frozen=True, kw_only=True):
 
 
 def tasks_of(logs: list[Log], how: How, root: Path) -> list[Task]:
-    """Return the tasks of a fleet, the longest first.
-
-    With a lead-in each window is a task. Without one, all windows of a log under a law are one task: they share one replay.
-    """
-    tasks = []
-    for law in how.laws:
-        for log in logs:
-            found = windows(log, how)
-            shares = [found] if how.lead_in is None else [(window,) for window in found]
-            for share in shares:
-                digest = digest_of([log.sha256, law, how.selection, how.lead_in, [window.number for window in share]])
-                tasks.append(
-                    Task(
-                        digest=digest,
-                        folder=root / f"law={law}" / f"log={log.name}",
-                        log=log,
-                        law=law,
-                        selection=how.selection,
-                        lead_in=how.lead_in,
-                        windows=share,
-                    )
-                )
+    """Return the tasks of a fleet, the longest first."""
+    tasks = [
+        Task(
+            digest=digest_of([log.sha256, law, how.selection, how.window]),
+            folder=root / f"law={law}" / f"log={log.name}",
+            log=log,
+            law=law,
+            selection=how.selection,
+            windows=windows(log, how),
+        )
+        for law in how.laws
+        for log in logs
+    ]
     return sorted(tasks, key=lambda task: -sum(window.ticks for window in task.windows))
 
 
@@ -160,17 +136,15 @@ def run_task(task: Task) -> None:
     missing = task.missing
     if not missing:
         return
-    since = thread_time()
-    begin = 0 if task.lead_in is None else max(missing[0].first - task.lead_in, 0)
     law = None if task.law == RECORDED else task.law
     with LogReader(task.log.path) as reader, steady():
-        exchanges = replayed(reader, law=law, selection=task.selection, unanswered=begin)
+        exchanges = replayed(reader, law=law, selection=task.selection)
         ticks = (exchange for exchange in exchanges if exchange.entry.answered)
-        tick = begin
+        tick = 0
         for window in missing:
             for _ in range(window.first - tick):  # not kept
                 next(ticks, None)
-            kept, writer = thread_time(), TickWriter()
+            writer = TickWriter()
             for exchange in ticks:
                 writer.add(exchange)
                 if len(writer) == window.ticks:
@@ -178,9 +152,7 @@ def run_task(task: Task) -> None:
             if len(writer) < window.ticks:
                 raise LogError(f"{task.log.path}: expected {task.log.ticks} ticks, got fewer: the log has changed")
             tick = window.first + window.ticks
-            now = thread_time()
-            write(task.file(window), writer.take(), About(kept_s=now - kept, total_s=now - since))
-            since = now
+            write(task.file(window), writer.take())
 
 
 MANIFEST = "_manifest.json"  # readers of partitioned Parquet skip names that begin with an underscore or a dot
@@ -200,9 +172,6 @@ class WindowResult(msgspec.Struct, frozen=True, kw_only=True):
     refused: int  # ticks that the replay did not answer
     change_sum: float  # sum of mean |Δτ| over the answered ticks [N·m]
     change_max: float  # max |Δτ| [N·m], 0 without an answered tick
-    # kept_s, total_s: see `About`
-    kept_s: float
-    total_s: float
 
 
 class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,8 +184,7 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def table(self) -> Table:
         """The figures of each law."""
-        heads = ["law", "logs", "ticks", "identical", "refused", "mean |Δτ| [N·m]", "max |Δτ| [N·m]"]
-        rows = [[*heads, "ticks/s per core", "with start and lead-in"]]
+        rows = [["law", "logs", "ticks", "identical", "refused", "mean |Δτ| [N·m]", "max |Δτ| [N·m]"]]
         for law in dict.fromkeys(result.law for result in self.windows):
             rows.append(_row(law, [result for result in self.windows if result.law == law]))
         return rows
@@ -229,7 +197,6 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
 def _row(law: str, results: Sequence[WindowResult]) -> list[str]:
     ticks, refused = sum(result.ticks for result in results), sum(result.refused for result in results)
     change = sum(result.change_sum for result in results) / max(ticks - refused, 1)
-    kept, total = sum(result.kept_s for result in results), sum(result.total_s for result in results)
     return [
         law,
         str(len({result.log for result in results})),
@@ -238,8 +205,6 @@ def _row(law: str, results: Sequence[WindowResult]) -> list[str]:
         str(refused),
         f"{change:.4g}",
         f"{max(result.change_max for result in results):.4g}",
-        f"{ticks / kept:.0f}" if kept > 0.0 else "–",
-        f"{ticks / total:.0f}" if total > 0.0 else "–",
     ]
 
 
@@ -271,8 +236,6 @@ def run_fleet(paths: Sequence[Path], how: How, out: Path, executor: tuple[str, i
 def _check(how: How) -> None:
     if how.window < 1:
         raise ConfigError("--window", f"expected a number of ticks ≥ 1, got {how.window}")
-    if how.lead_in is not None and how.lead_in < 0:
-        raise ConfigError("--lead-in", f"expected a number of ticks ≥ 0, got {how.lead_in}")
     if len(set(how.laws)) < len(how.laws):
         raise ConfigError("--law", f"expected different laws, got {', '.join(how.laws)}")
 
@@ -280,7 +243,6 @@ def _check(how: How) -> None:
 def _about(how: How) -> dict[str, Any]:
     return {
         "window": how.window,
-        "lead_in": how.lead_in,
         "selection": how.selection or RECORDED,
         "code": code_digest(),
         "versions": {package: version(package) for package in PACKAGES},
@@ -314,7 +276,7 @@ def _write(out: Path, manifest: dict[str, Any]) -> None:
 
 
 def _result(task: Task, window: Window) -> WindowResult:
-    ticks, about = read(task.file(window))
+    ticks = read(task.file(window))
     answered = np.isfinite(ticks["change_mean"])
     return WindowResult(
         law=task.law,
@@ -327,6 +289,4 @@ def _result(task: Task, window: Window) -> WindowResult:
         refused=int((~answered).sum()),
         change_sum=float(ticks["change_mean"][answered].sum()),
         change_max=float(ticks["change_max"][answered].max(initial=0.0)),
-        kept_s=about.kept_s,
-        total_s=about.total_s,
     )

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 
 from idyn.types import Array
@@ -14,8 +13,6 @@ from sim_harness.export.quantities import STATUSES
 from sim_harness.run.logs import REFUSED_STATE
 from transport.log.replay import Replayed, torque_of
 from transport.protocol.codec import numbers
-
-ABOUT = b"idyn.replay"  # key of a file's metadata for `About`
 
 
 class Column(NamedTuple):
@@ -43,13 +40,6 @@ COLUMNS = (
 
 TAU = "tau"  # the column with na values per row; the others have one
 Ticks = dict[str, Array]  # name of a column → its values (rows) or (rows, na)
-
-
-class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file tells beside its ticks. It does not enter the digest."""
-
-    kept_s: float  # processor time of the ticks of the file [s]
-    total_s: float  # with what came before them: start and lead-in of the task, or the writing of the last file [s]
 
 
 class TickWriter:
@@ -103,7 +93,7 @@ def digest(ticks: Ticks) -> str:
     return found.hexdigest()
 
 
-def write(path: Path, ticks: Ticks, about: About) -> None:
+def write(path: Path, ticks: Ticks) -> None:
     """Write ticks to a file. It appears in one step, complete: a process that is killed leaves no part of it."""
     pa, pq = parquet("--out")
     fields, arrays = [], []
@@ -114,18 +104,17 @@ def write(path: Path, ticks: Ticks, about: About) -> None:
             array = pa.FixedSizeListArray.from_arrays(array, values.shape[1])
         arrays.append(array)
         fields.append(pa.field(column.name, array.type, metadata={"unit": column.unit, "meaning": column.meaning}))
-    schema = pa.schema(fields, metadata={ABOUT: msgspec.json.encode(about)})
     path.parent.mkdir(parents=True, exist_ok=True)
     for old in path.parent.glob(f".{path.name}.*"):  # of a process that was killed
         old.unlink(missing_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), part, compression="zstd")
+    pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), part, compression="zstd")
     with part.open("rb") as file:
         os.fsync(file.fileno())
     part.replace(path)
 
 
-def read(path: Path) -> tuple[Ticks, About]:
+def read(path: Path) -> Ticks:
     """Return the contents of a file that `write` has written."""
     _, pq = parquet("--out")
     table = pq.read_table(path, partitioning=None)
@@ -135,7 +124,7 @@ def read(path: Path) -> tuple[Ticks, About]:
         flat = values.flatten() if column.name == TAU else values
         array = np.ascontiguousarray(flat.to_numpy(zero_copy_only=False), dtype=column.type)
         ticks[column.name] = array.reshape(len(table), -1) if column.name == TAU else array
-    return ticks, msgspec.json.decode(table.schema.metadata[ABOUT], type=About)
+    return ticks
 
 
 def rows_of(path: Path) -> int | None:

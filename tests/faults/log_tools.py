@@ -9,7 +9,6 @@ from sim_harness.commands.main import main
 
 TOOLS = (
     ["replay", "{}.mcap"],
-    ["replay", "{}.mcap", "--explain"],
     ["replay", "{}.mcap", "--out", "{}.fleet"],
     ["export", "{}.mcap"],
     ["export", "{}.mcap", "--rerun"],

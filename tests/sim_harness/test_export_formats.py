@@ -428,10 +428,10 @@ def test_a_run_continues_with_what_is_missing_or_damaged(log, tmp_path, monkeypa
     """The first run ends in the second window; then one file is cut, as by a full disk."""
     out, write = tmp_path / "out", fleet_run.write
 
-    def interrupted(path, ticks, about):
+    def interrupted(path, ticks):
         if "000001" in str(path):
             raise KeyboardInterrupt
-        write(path, ticks, about)
+        write(path, ticks)
 
     monkeypatch.setattr(fleet_run, "write", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -449,25 +449,7 @@ def test_a_run_continues_with_what_is_missing_or_damaged(log, tmp_path, monkeypa
         run([log], out, window=10)
 
 
-@full
-@pytest.mark.usefixtures("here")
-def test_a_lead_in_replaces_the_past_of_a_robot_that_holds_its_stance(tmp_path):
-    """After enough ticks the windows have the recorded torques to rounding."""
-    log, off = recorded("push", tmp_path / "hold.mcap", reference={"kind": "hold"}), {}
-    known = np.frombuffer(torques(log)[1]).reshape(TICKS, -1)
-    for lead_in in (0, 20):
-        out = tmp_path / str(lead_in)
-        run([log], out, lead_in=lead_in)
-        tau = np.array([row["tau"] for row in rows(out)])
-        off[lead_in] = np.abs(tau - known)
-        assert off[lead_in][:WINDOW].max() == 0.0  # the first window begins with the log
-    assert off[20].max() < 1e-9
-    assert off[0][WINDOW].max() > 0.0
-
-
-def test_bad_settings_and_folders_are_named(log, walk, tmp_path):
-    with pytest.raises(ConfigError, match=r"--lead-in.*'gait' depends"):
-        run([walk], tmp_path / "out", lead_in=5)
+def test_bad_settings_and_folders_are_named(log, tmp_path):
     with pytest.raises(ConfigError, match=r"law.*koulomb"):
         run([log], tmp_path / "out", laws=("koulomb",))
     with pytest.raises(ConfigError, match=r"--window: expected .* ≥ 1, got 0"):

@@ -44,33 +44,24 @@ class Replayed(msgspec.Struct, frozen=True, gc=False):
 
 
 def replayed(
-    reader: LogReader,
-    *,
-    law: str | None = None,
-    selection: str | None = None,
-    build: Build = controller_from_snapshot,
-    unanswered: int = 0,
+    reader: LogReader, *, law: str | None = None, selection: str | None = None, build: Build = controller_from_snapshot
 ) -> Iterator[Replayed]:
     """Send the requests of a log to a new service, and return an iterator over them with both replies.
 
-    law, selection, build: as for `replay`. With another law or selection, and after ticks without an answer, no alarm about
-        torques stops the robot
-    unanswered: number of ticks at the start that the service notes without an answer, as it does with states that it receives
-        too late. The robot may then move in the first tick that is answered. Their requests are not yielded
+    law, selection, build: as for `replay`. With another law or selection no alarm about torques stops the robot
     Raises LogError and ConfigError for the settings at once, and LogError at a recorded reply that is malformed.
     """
     now = _Clock()
-    service = _service(reader, build, now, changes={"law": law, "selection": selection}, moving=unanswered > 0)
-    return _exchanges(reader, service, now, unanswered)
+    service = _service(reader, build, now, changes={"law": law, "selection": selection})
+    return _exchanges(reader, service, now)
 
 
-def _exchanges(reader: LogReader, service: Service, now: "_Clock", unanswered: int) -> Iterator[Replayed]:
+def _exchanges(reader: LogReader, service: Service, now: "_Clock") -> Iterator[Replayed]:
     ticks = 0
     for entry in reader.exchanges():
         ticks += entry.answered
-        if not entry.reply or (unanswered > 0 and entry.about_state):
+        if not entry.reply:
             service.overtaken(entry.identity, entry.request, entry.t_recv_ns)
-            unanswered -= entry.answered
             continue
         recorded = torque_of(entry.reply)
         if recorded is None and entry.answered:
@@ -127,17 +118,15 @@ class _Clock:
         return begin_ns
 
 
-def _service(reader: LogReader, build: Build, now: _Clock, *, changes: dict[str, str | None], moving: bool) -> Service:
-    """Return a service with the settings of a log. changes: to the controller's; moving: the robot may move at the start"""
+def _service(reader: LogReader, build: Build, now: _Clock, *, changes: dict[str, str | None]) -> Service:
+    """Return a service with the settings of a log. changes: to the controller's"""
     snapshot, server = recorded_settings(reader)
     try:
         settings = parse(server, ServerSettings, "server")
     except ConfigError as error:
         raise LogError(f"{reader.path}: {error}") from error
-    if moving:
-        settings = msgspec.structs.replace(settings, start="motion")
     given = {name: value for name, value in changes.items() if value is not None}
-    if given or moving:
+    if given:
         snapshot["settings"] = merged(snapshot["settings"], OTHER_TORQUES | given)
     shadow = build(snapshot) if settings.shadow else None
     controller = build(snapshot)
