@@ -83,7 +83,11 @@ def test_matplotlib_is_needed_only_to_draw(tmp_path):
     assert done.stderr.startswith("idyn: picture: drawing needs the package matplotlib, which is not installed: pip install")
 
 
-NEEDED = {"comparisons": {"matplotlib"}, "bridges": {"cyclonedds"}}
+NEEDED = {
+    "commands.comparisons": {"matplotlib"},
+    "commands.bridges": {"cyclonedds"},
+    "studies.commands": {"matplotlib"},
+}
 """Optional packages without which a module of commands does not load, whatever its options."""
 
 OPTIONAL = {"matplotlib", "mujoco", "rosbags", "cyclonedds", "meshcat", "pygame", "prometheus_client", "foxglove", "rerun"}
@@ -94,9 +98,7 @@ def test_commands_load_without_the_extras_of_others(tmp_path):
     failed = {}
     for module in sorted({command.module for command in COMMANDS.values()}):
         (folder := tmp_path / module).mkdir()
-        done = without(folder, *OPTIONAL - NEEDED.get(module, set()))(
-            [sys.executable, "-c", f"import sim_harness.commands.{module}"]
-        )
+        done = without(folder, *OPTIONAL - NEEDED.get(module, set()))([sys.executable, "-c", f"import sim_harness.{module}"])
         if done.returncode:
             failed[module] = done.stderr.splitlines()[-1]
     assert not failed

@@ -21,7 +21,7 @@ GROUPS = {
     " < settings feedforward controller build floors",
     "sim_harness": "engines < shapes < world < measure < scenes < mujoco < world.worlds < robot < run < report"
     " < scenes.measures scenes.recording scenes.load < view < export < new < compare < judge < demo < fleet < doctor < studies"
-    " < gamepad < conform < commands __main__",
+    " < gamepad < conform < commands __main__ studies.commands",
 }
 """Inside a package: each group may import itself and those before it."""
 

@@ -1,4 +1,4 @@
-"""`idyn compare`, `pauses` and `demo`: runs side by side, with tables and pictures."""
+"""`idyn compare` and `demo`: runs side by side, with tables and pictures."""
 
 import argparse
 from pathlib import Path
@@ -13,8 +13,7 @@ from sim_harness.commands.output import live_view, new_folder, print_expected, p
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.results import Options
 from sim_harness.compare.studies import CHECKOUT, STUDIES, check_options, comparison_module, study_module, study_of
-from sim_harness.report.report import Report
-from sim_harness.report.tables import text_summary, text_table
+from sim_harness.report.tables import text_summary
 from sim_harness.run.logs import summarise_log
 from sim_harness.run.plan import load_plan
 from sim_harness.scenes.load import ENGINES
@@ -34,9 +33,9 @@ def run_compare(options: argparse.Namespace) -> tuple[Any, bool]:
         )
     check_options(what, options)
     if what[0] in STUDIES:
-        return _measured(study_of(what, options), options.out)[0].tables, True
+        return study_module(what[0], f"{CHECKOUT}.commands").run_study(study_of(what, options), options.out)[0].tables, True
     if what[0] == ENGINES or (not what[0].endswith(".mcap") and is_scene(what[0])):
-        return _engines(what, options)
+        return study_module(what[0], f"{CHECKOUT}.commands").run_engines(what, options)
     logs = [name.endswith(".mcap") for name in what]
     if any(logs) and not all(logs):
         raise ConfigError("compare", "expected either comparisons or logs, got both")
@@ -45,25 +44,6 @@ def run_compare(options: argparse.Namespace) -> tuple[Any, bool]:
     summaries = [summary for path in what for summary in summarise_log(Path(path))]
     print(text_summary(summaries))
     return msgspec.to_builtins(summaries), all(summary.verdict.good for summary in summaries)
-
-
-def _engines(words: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
-    study = study_module(words[0], f"{CHECKOUT}.engines")
-    jobs = study.jobs_of(words, options.out.absolute() / "scenes", options.seconds)
-    with run_bar() as progress:
-        cells = study.run_jobs(jobs, options.executor, options.jobs, progress)
-    path = study.write_engine_report(cells, options.out)
-    print(f"{text_table(study.engines_table(cells))}\nreport: {path}")
-    return study.summary(cells), all(cell.kept is not None and cell.kept.outcome.good for cell in cells)
-
-
-def _measured(study: Any, out: Path) -> tuple[Report, dict[str, dict[Any, Any]]]:
-    studies = study_module("study", f"{CHECKOUT}.study")
-    with run_bar() as progress:
-        found = studies.measure(study, progress)
-    report = studies.report_of(study, found)
-    publish(report, out)
-    return report, found
 
 
 def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
@@ -84,13 +64,6 @@ def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bo
     publish(comparison_report(findings), options.out, figures=figures_of(findings))
     outcomes = [outcome for finding in findings for outcome in finding.measured.outcomes()]
     return [outcome._asdict() for outcome in outcomes], not any(outcome.holds is False for outcome in outcomes)
-
-
-def run_pauses(options: argparse.Namespace) -> tuple[Any, bool]:
-    study = study_module("pauses", f"{CHECKOUT}.pauses").study(options.experiment, options.law, options.milliseconds)
-    _, found = _measured(study, new_folder(Path(options.out)))
-    outcomes = found["pauses"].values()
-    return [outcome.figures for outcome in outcomes], all(outcome.upright for outcome in outcomes)
 
 
 def run_demo(options: argparse.Namespace) -> tuple[Any, bool]:

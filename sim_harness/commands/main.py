@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stderr, redirect_stdout
-from importlib import import_module
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -21,6 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from idyn import __version__
 from idyn.errors import ConfigError, IdynError
 from sim_harness.commands.options import COMMANDS
+from sim_harness.compare.studies import study_module
 from transport.protocol.errors import Screen
 
 LIBRARY = "libgomp.so.1"  # library that the wheels of Pinocchio load from the system; minimal systems do not have it
@@ -86,7 +86,7 @@ def _run(options: argparse.Namespace) -> bool:
 
     Return whether the figures are good.
     """
-    run = getattr(import_module(f"sim_harness.commands.{options.module}"), f"run_{options.command}")
+    run = getattr(study_module(options.command, f"sim_harness.{options.module}"), f"run_{options.command}")
     target: str | None = getattr(options, "json", None)
     if target and (Path(target).is_dir() or not Path(target).parent.is_dir()):
         raise ConfigError("--json", f"expected a file in an existing folder, got {target}")

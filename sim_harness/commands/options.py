@@ -344,33 +344,33 @@ def completion(parser: ArgumentParser) -> None:
 
 
 class Command(NamedTuple):
-    """A command. module: in `sim_harness.commands`; add_options: its first line is the command's summary"""
+    """A command. module: in `sim_harness`; add_options: its first line is the command's summary"""
 
     module: str
     add_options: Callable[[ArgumentParser], None]
 
 
 COMMANDS = {
-    "demo": Command("comparisons", demo),
-    "serve": Command("server", serve),
-    "drive": Command("clients", drive),
-    "plan": Command("plan", plan),
-    "bridge": Command("bridges", bridge),
-    "top": Command("clients", top),
-    "simulate": Command("runs", simulate),
-    "replay": Command("logs", replay),
-    "export": Command("logs", export),
-    "view": Command("logs", view),
-    "compare": Command("comparisons", compare),
-    "judge": Command("runs", judge),
-    "pauses": Command("comparisons", pauses),
-    "bench": Command("setup", bench),
-    "conform": Command("server", conform),
-    "doctor": Command("setup", doctor),
-    "check": Command("setup", check),
-    "list": Command("setup", list_),
-    "new": Command("setup", new),
-    "keys": Command("tools", keys),
-    "completion": Command("tools", completion),
+    "demo": Command("commands.comparisons", demo),
+    "serve": Command("commands.server", serve),
+    "drive": Command("commands.clients", drive),
+    "plan": Command("commands.plan", plan),
+    "bridge": Command("commands.bridges", bridge),
+    "top": Command("commands.clients", top),
+    "simulate": Command("commands.runs", simulate),
+    "replay": Command("commands.logs", replay),
+    "export": Command("commands.logs", export),
+    "view": Command("commands.logs", view),
+    "compare": Command("commands.comparisons", compare),
+    "judge": Command("commands.runs", judge),
+    "pauses": Command("studies.commands", pauses),
+    "bench": Command("studies.commands", bench),
+    "conform": Command("commands.server", conform),
+    "doctor": Command("commands.setup", doctor),
+    "check": Command("commands.setup", check),
+    "list": Command("commands.setup", list_),
+    "new": Command("commands.setup", new),
+    "keys": Command("commands.tools", keys),
+    "completion": Command("commands.tools", completion),
 }
 """Commands by name, as in `idyn NAME`."""

@@ -14,7 +14,7 @@ from controllers.config.loading import files
 from controllers.config.tables import named
 from idyn.errors import ConfigError, IdynError
 from sim_harness.commands.clients import keys_of
-from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
+from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish
 from sim_harness.compare.studies import CHECKOUT, study_module
 from sim_harness.judge.files import steps_of
 from sim_harness.judge.verdict import answer_to, judge, report_of
@@ -158,7 +158,7 @@ def run_judge(options: argparse.Namespace) -> tuple[Any, bool]:
     if not options.tolerance > 0.0:
         raise ConfigError("--tolerance", f"expected > 0 m/s, got {options.tolerance}")
     if all(what == ENGINES or (not Path(what).suffix and is_scene(what)) for what in options.what):
-        return _judged_scenes(options)
+        return study_module(options.what[0], f"{CHECKOUT}.commands").run_judged_scenes(options)
     verdicts = [judge(step, options.tolerance) for what in options.what for step in steps_of(Path(what), options.every)]
     answers = [answer_to(verdict.step, options.law, options.tolerance) for verdict in verdicts]
     publish(report_of(", ".join(options.what), verdicts, answers, options.law), options.out)
@@ -167,11 +167,3 @@ def run_judge(options: argparse.Namespace) -> tuple[Any, bool]:
         for v in verdicts
     ]
     return found, all(verdict.good for verdict in verdicts)
-
-
-def _judged_scenes(options: argparse.Namespace) -> tuple[Any, bool]:
-    study = study_module(options.what[0], f"{CHECKOUT}.judged_scenes")
-    with run_bar() as progress:
-        found = study.judged_scenes(options.what, options.seconds, options.tolerance, progress)
-    publish(study.scenes_report(found, options.seconds), options.out)
-    return [{"scene": each.scene, "engine": each.engine, "kinds": dict(each.worst)} for each in found], True

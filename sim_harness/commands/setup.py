@@ -1,4 +1,4 @@
-"""`idyn check`, `list`, `new`, `doctor` and `bench`: configurations, models and logs; this installation and its run times."""
+"""`idyn check`, `list`, `new` and `doctor`: configurations, models and logs; this installation."""
 
 import argparse
 import json
@@ -22,14 +22,13 @@ from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError, InputError
 from idyn.laws import LAWS
 from idyn.model.robot import Robot
-from sim_harness.commands.output import progress_bar, run_bar
+from sim_harness.commands.output import progress_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.compare.settings import ComparisonSettings, is_comparison
-from sim_harness.compare.studies import CHECKOUT, comparison_module, study_module
+from sim_harness.compare.studies import comparison_module
 from sim_harness.doctor import Fact, bench_server, facts
 from sim_harness.new.draft import draft
 from sim_harness.new.source import draft_name, find_model, poses_of
-from sim_harness.report.tables import text_table
 from sim_harness.run.plan import ExperimentSettings, load_plan
 from sim_harness.scenes.load import load_scene
 from sim_harness.scenes.scene_model import SceneModel
@@ -263,32 +262,3 @@ def _print_fact(fact: Fact) -> None:
         print(f"{fact.name if k == 0 else '':24s}  {line}")
     for k, line in enumerate(textwrap.wrap(fact.advice, width - 28)):
         print(f"{'':24s}  {'→ ' if k == 0 else '  '}{line}")
-
-
-def run_bench(options: argparse.Namespace) -> tuple[Any, bool]:
-    if options.batch:
-        return _batches(options), True
-    bench, tasks = (study_module("bench", f"{CHECKOUT}.{name}") for name in ("bench", "bench_tasks"))
-    with progress_bar(0, unit="") as progress:
-        result = bench.bench_laws(options.robot, options.repeat, progress)
-    print(text_table(bench.laws_table(result)))
-    result["derivatives"] = bench.bench_slopes(options.robot)
-    print(text_table(bench.slopes_table(result["derivatives"])))
-    result["tasks"] = tasks.bench_tasks(options.robot, options.tsid)
-    if result["tasks"]:
-        print(text_table(tasks.tasks_table(result["tasks"])))
-    if not options.no_server:
-        with progress_bar(2 * options.ticks) as progress:
-            result["server"] = bench_server(options.ticks, progress)
-        print(text_table(bench.server_table(result["server"])))
-    return result, True
-
-
-def _batches(options: argparse.Namespace) -> dict[str, Any]:
-    studies, batches = (study_module("bench", f"{CHECKOUT}.{name}") for name in ("study", "batches"))
-    batches = batches.study(options.robot)
-    with run_bar("case") as progress:
-        found = studies.measure(batches, progress)
-    print(studies.report_of(batches, found).text)
-    predictions = {", ".join(point): times for point, times in found["predictions"].items()}
-    return {"predictions": predictions, "worlds": found["worlds"]}

@@ -23,8 +23,7 @@ from controllers.build import build_controller
 from idyn.errors import IdynError
 from sim_harness.compare.executors import run_tasks
 from sim_harness.measure.metrics import Summary
-from sim_harness.measure.trace import Trace
-from sim_harness.run.experiment import TRACE, run_in_process
+from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import Plan
 
 RESULT, LOG = "result.json", "log.mcap"
@@ -143,11 +142,6 @@ def result_of(job: Job, kind: type[R]) -> R | None:
 def finished(task: Task) -> Result | None:
     """Return the result of a task, None if it has not run."""
     return result_of(task, Result)
-
-
-def load_trace(folder: Path) -> Trace:
-    """Load the trace of a finished run."""
-    return Trace.load_npz(folder / TRACE)
 
 
 def run_jobs(

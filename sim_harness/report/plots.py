@@ -114,20 +114,6 @@ def png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def grid_picture(
-    columns: Sequence[str],
-    rows: Sequence[str],
-    texts: Sequence[Sequence[str]],
-    values: Any,
-    size: tuple[float, float],
-    **colours: Any,
-) -> bytes:
-    """Draw `cells` as a picture. size: of the figure [in]"""
-    figure = Figure(figsize=size)
-    cells(figure.subplots(), columns, rows, texts, values, **colours)
-    return png(figure)
-
-
 def cells(
     axis: Axes, columns: Sequence[str], rows: Sequence[str], texts: Sequence[Sequence[str]], values: Any, **colours: Any
 ) -> None:

@@ -1,12 +1,12 @@
 """Load scenes from TOML, expand copies, chains and arches, check them, and list the engines they support."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
 from scipy.optimize import brentq
 
-from controllers.config.loading import files, load, parse
+from controllers.config.loading import load, parse
 from controllers.config.tables import kind_of
 from idyn.errors import ConfigError, nearest
 from idyn.types import Array
@@ -22,16 +22,10 @@ from sim_harness.scenes.scene_settings import (
     Shape,
     Vector,
     check_finite,
-    is_scene,
 )
 from sim_harness.world.worlds import AnyEngine
 
 ENGINES = "engines"  # word of the command line for all shipped scenes
-
-
-def scene_names(words: Sequence[str]) -> list[str]:
-    """Return the named scenes, or all shipped ones for `ENGINES`."""
-    return [name for name in sorted(files("experiments")) if is_scene(name)] if list(words) == [ENGINES] else list(words)
 
 
 def expanded(settings: SceneSettings) -> SceneSettings:

@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 
+from controllers.config.loading import files
 from idyn.errors import ConfigError
 from sim_harness.compare import jobs
 from sim_harness.compare.jobs import Progress
-from sim_harness.report.plots import ListedColormap, grid_picture
+from sim_harness.report.plots import Figure, ListedColormap, cells, png
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
-from sim_harness.scenes.load import ENGINES, engine_named, engines_of, load_scene, scene_names
+from sim_harness.scenes.load import ENGINES, engine_named, engines_of, load_scene
 from sim_harness.scenes.measures import (
     FIGURES,
     PICTURE,
@@ -48,6 +50,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     job: Job
     kept: SavedRun | None
     fault: str = ""
+
+
+def scene_names(words: Sequence[str]) -> list[str]:
+    """Return the named scenes, or all shipped ones for `ENGINES`."""
+    return [name for name in sorted(files("experiments")) if is_scene(name)] if list(words) == [ENGINES] else list(words)
 
 
 def jobs_of(words: Sequence[str], root: Path, seconds: float | None) -> list[Job]:
@@ -109,6 +116,20 @@ def worst(outcome: Outcome) -> Measured | None:
     """Return the figure with the largest error; figures outside their tolerance come first. None if no answer is known."""
     judged = [figure for figure in outcome.measured if figure.error is not None]
     return max(judged, key=lambda figure: (figure.holds is False, figure.error or 0.0), default=None)
+
+
+def grid_picture(
+    columns: Sequence[str],
+    rows: Sequence[str],
+    texts: Sequence[Sequence[str]],
+    values: Any,
+    size: tuple[float, float],
+    **colours: Any,
+) -> bytes:
+    """Draw `cells` as a picture. size: of the figure [in]"""
+    figure = Figure(figsize=size)
+    cells(figure.subplots(), columns, rows, texts, values, **colours)
+    return png(figure)
 
 
 def engines_figure(found: Sequence[Cell]) -> bytes:

@@ -17,7 +17,7 @@ from controllers.robot.load import load_robot
 from idyn.errors import ConfigError
 from idyn.model.robot import Robot
 from idyn.types import Array
-from sim_harness.compare.jobs import Keep, Progress, load_trace, tasks_of
+from sim_harness.compare.jobs import Keep, Progress, tasks_of
 from sim_harness.compare.results import (
     Options,
     Outcome,
@@ -37,6 +37,7 @@ from sim_harness.measure.trace import Trace
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
+from sim_harness.run.experiment import TRACE
 from sim_harness.run.plan import Plan, with_controller
 from sim_harness.scenes.scene_settings import Count
 from sim_harness.studies.controllers import CONTROLLERS
@@ -384,7 +385,7 @@ def _pictures(comparison: ComparisonSettings, scene: SceneSettings, results: Res
         return []
     names = controllers_of(comparison, scene)
     robot, _ = load_robot(plan_of(comparison, scene, names[0]).controller.robot)
-    traces = {CONTROLLERS[name].title: load_trace(results[scene.name, name].folders[0]) for name in names}
+    traces = {CONTROLLERS[name].title: Trace.load_npz(results[scene.name, name].folders[0] / TRACE) for name in names}
     return [(name, scene_figure(name, traces, robot, scene.name)) for name in comparison.figures]
 
 

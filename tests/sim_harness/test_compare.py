@@ -26,10 +26,11 @@ from sim_harness.commands.main import main
 from sim_harness.compare import jobs
 from sim_harness.compare.ambiguity import Ambiguities, Ambiguity, ambiguities, ambiguities_text
 from sim_harness.compare.executors import run_tasks
-from sim_harness.compare.jobs import LOG, RESULT, finished, load_trace, run_task
+from sim_harness.compare.jobs import LOG, RESULT, finished, run_task
 from sim_harness.compare.results import Options, Runs, statistic
 from sim_harness.engines.penalty import Penalty
 from sim_harness.measure.metrics import QUANTITIES, Summary, normal_forces
+from sim_harness.measure.trace import Trace
 from sim_harness.measure.verdict import Ending
 from sim_harness.measure.verdict import verdict as judged
 from sim_harness.report.report import Report
@@ -209,7 +210,7 @@ def test_seeds_differ_and_are_repeatable(comparison, tmp_path):
     for root in (tmp_path / "a", tmp_path / "b"):
         for task in all_tasks(settings, root, Options(keep_logs=False))["short", "pid"]:
             run_task(task)
-            begins.append(load_trace(task.folder))
+            begins.append(Trace.load_npz(task.folder / TRACE))
     assert not np.array_equal(begins[0].q[0], begins[1].q[0])
     for one, other in ((begins[0], begins[2]), (begins[1], begins[3])):
         for name in ("t", "q", "v", "tau", "q_ref", "predicted", "simulated"):
@@ -449,7 +450,7 @@ def test_a_log_gives_the_figures_of_its_run(comparison, tmp_path, capsys):
             assert getattr(recorded, name) == pytest.approx(getattr(summary, name), rel=1e-12)
         assert recorded.verdict == summary.verdict
         assert (recorded.modes, recorded.step_p50) == (summary.modes, pytest.approx(summary.step_p50))
-        last = normal_forces(load_trace(task.folder))[1][-1]
+        last = normal_forces(Trace.load_npz(task.folder / TRACE))[1][-1]
         assert recorded.force * 39 + last == pytest.approx(summary.force * 40, rel=1e-9)
         assert main(["compare", str(task.folder / LOG)]) == 0
         assert "log.mcap" in capsys.readouterr().out
