@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import pytest
 import zmq
-from fast import first_is_fast, full
+from fast import full
 from trial import serving
 from wire import dealer, expect
 
@@ -149,7 +149,11 @@ def served(builder: ControllerBuilder | None = None) -> tuple[Service, Controlle
     return Service(controller, settings, builder=builder), controller
 
 
-def fuzz_in_process(count: int) -> None:
+LONG = [pytest.mark.long, pytest.mark.timeout(7200)]
+
+
+@pytest.mark.parametrize("count", [1000, pytest.param(1_000_000, marks=LONG)])
+def test_random_messages_are_all_answered(count):
     rng = random.Random(0)
     service, controller = served()
     session, warm = 0, 0.0
@@ -168,9 +172,10 @@ def fuzz_in_process(count: int) -> None:
     assert memory_mb() - warm < GROWTH_MB
 
 
-def fuzz_over_sockets(count: int, folder: Path) -> None:
+@pytest.mark.parametrize("count", [pytest.param(1000, marks=full), pytest.param(100_000, marks=LONG)])
+def test_random_messages_over_sockets_are_all_answered(count, tmp_path):
     rng = random.Random(1)
-    with serving(folder) as server, RobotClient(server.address, hello_for(server.controller.robot, 1e-3)) as good:
+    with serving(tmp_path) as server, RobotClient(server.address, hello_for(server.controller.robot, 1e-3)) as good:
         with dealer(server.address) as bad:
 
             def handle(data: bytes) -> bytes:
@@ -187,7 +192,11 @@ def fuzz_over_sockets(count: int, folder: Path) -> None:
         assert good.hello()
 
 
-def fuzz_settings(count: int, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "seed"),
+    [(100, 2), pytest.param(300, 2, marks=full), *(pytest.param(25_000, seed, marks=LONG) for seed in range(4))],
+)
+def test_random_settings_are_all_answered(count, seed):
     """Built at once here, and never longer than a second; a server builds them beside its loop."""
     rng = random.Random(seed)
     service, controller = served(ControllerBuilder(controller_from_snapshot, in_thread=False))
@@ -221,39 +230,6 @@ def _set(service: Service, own: dict[str, Any], rng: random.Random, count: int) 
         if isinstance(reply, Config) and rng.random() < 0.5:
             service.handle(b"a", encode(ConfigSet(settings=own)), i)
     return taken
-
-
-def test_random_messages_are_all_answered():
-    fuzz_in_process(1000)
-
-
-@full
-def test_random_messages_over_sockets_are_all_answered(tmp_path):
-    fuzz_over_sockets(1000, tmp_path)
-
-
-@pytest.mark.parametrize("count", first_is_fast([100, 300]))
-def test_random_settings_are_all_answered(count):
-    fuzz_settings(count, seed=2)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_a_million_random_messages():
-    fuzz_in_process(1_000_000)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_a_hundred_thousand_random_messages_over_sockets(tmp_path):
-    fuzz_over_sockets(100_000, tmp_path)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("seed", range(4))
-def test_a_hundred_thousand_random_settings_in_quarters(seed):
-    fuzz_settings(25_000, seed)
 
 
 BLOCK, PAIRS = 250, 24  # ticks of a block, and pairs of blocks
