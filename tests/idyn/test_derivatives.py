@@ -116,7 +116,7 @@ def check(case, seed, name="go2"):
     return True
 
 
-@pytest.mark.parametrize("count", first_is_fast([6, 25]))
+@pytest.mark.parametrize("count", [*first_is_fast([6, 25]), pytest.param(1000, marks=pytest.mark.long)])
 @every("case", CASES)
 def test_derivatives_are_those_of_the_prediction(case, count):
     assert sum(check(case, seed) for seed in range(count)) >= 1
@@ -127,12 +127,6 @@ def test_derivatives_where_contact_rows_depend_on_each_other(count):
     """Legs that move in planes: the sideways rows of four feet depend on each other, and J̇ v is what the mechanism follows."""
     cases = [("coulomb", Options(**OFF), 0.05), ("exact-cone", Options(**OFF), 0.5)]
     assert sum(check(case, seed, "solo8") for seed in range(count) for case in cases) >= 1
-
-
-@pytest.mark.long
-@every("case", CASES)
-def test_derivatives_of_a_thousand_states(case):
-    print(case[0], sum(check(case, seed) for seed in range(1000)))
 
 
 @pytest.mark.parametrize("seed", first_is_fast(range(10), 3))

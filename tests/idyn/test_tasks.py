@@ -553,16 +553,8 @@ def sweep(name, count, seed, apart=False):
     return statuses
 
 
-@pytest.mark.parametrize("name", first_is_fast(ROBOTS))
-def test_every_missed_task_has_a_reason(name):
-    sweep(name, 60, seed=0)
-
-
-def test_every_missed_task_of_links_that_keep_apart_has_a_reason():
-    sweep("quadruped", 60, seed=0, apart=True)
-
-
-@pytest.mark.long
-@every("name", ROBOTS)
-def test_every_missed_task_of_two_thousand_stacks_has_a_reason(name):
-    print(name, dict(sweep(name, 2000, seed=1)))
+@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("name", "apart"), [("quadruped", True), *first_is_fast([(name, False) for name in ROBOTS])])
+def test_every_missed_task_has_a_reason(name, apart, count):
+    """apart: of links that keep apart"""
+    print(name, dict(sweep(name, count, seed=count, apart=apart)))
