@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
-import scs
 from conditions import allowance
+from cones import least_over_cones
 from fast import every, fast
 from oracles import eliminate, full, outcome
 from scenes import (
@@ -21,15 +21,12 @@ from scenes import (
     turned,
     with_contacts,
 )
-from scipy import sparse
-from scipy.sparse import csc_matrix
 
 from idyn import Consistency, Options, State, predict
 from idyn.contact.ground import Ground, Material
 from idyn.laws import SapSettings, make_law
 from idyn.laws.sap import Sap
 from idyn.laws.sensed import Sensed
-from idyn.solvers.linalg import RANK
 
 
 def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
@@ -134,20 +131,7 @@ def least_of_program(f, scene, extra, s):
     """Of ½ pᵀ D p + pᵀ (b + s e_N) over the round cones, with SCS: D p (3n)."""
     D, b, _, _ = eliminate(f, scene.q_ddot, DT)
     b[2::3] += extra + s
-    values, vectors = np.linalg.eigh((D + D.T) / 2)
-    keep = values > RANK * values.max()
-    root = np.sqrt(values[keep])[:, None] * vectors[:, keep].T  # D = rootᵀ root
-    n, r = len(s), int(keep.sum())  # variables p (3n) and x = root p (r): min ½ xᵀx + bᵀp
-    cones = np.zeros((3 * n, 3 * n))
-    for i in range(n):
-        cones[3 * i, 3 * i + 2], cones[3 * i + 1, 3 * i], cones[3 * i + 2, 3 * i + 1] = -scene.contacts.mu[i], -1, -1
-    A = np.block([[root, -np.eye(r)], [cones, np.zeros((3 * n, r))]])
-    P = np.zeros((3 * n + r, 3 * n + r))
-    P[3 * n :, 3 * n :] = np.eye(r)
-    data = {"P": csc_matrix(P), "A": csc_matrix(A), "b": np.zeros(len(A)), "c": np.r_[b, np.zeros(r)]}
-    found = scs.solve(data, {"z": r, "q": [3] * n}, eps_abs=1e-11, eps_rel=1e-11, max_iters=200_000, verbose=False)
-    assert found["info"]["status"] == "solved"
-    return root.T @ found["x"][3 * n :]  # D p
+    return D @ least_over_cones((D + D.T) / 2, b, scene.contacts.mu)
 
 
 @each_walker
@@ -207,18 +191,8 @@ def dual_optimum(scene, material):
     D = np.array([f.at_end(outcome(f, scene.q_ddot, DT, e)[0]) - u0 for e in np.eye(len(R))]).T
     mu, kept = np.minimum(scene.contacts.mu, 10.0), np.repeat(counts, 3)
     p = np.zeros(len(R))
-    if not counts.any():
-        return p
-    mass = 1 / np.mean(np.diag(D + np.diag(R))[kept])  # in units in which the program is of order one
-    Q, r = mass * (D + np.diag(R))[np.ix_(kept, kept)], (u0 - aim)[kept]
-    order = np.arange(kept.sum()).reshape(-1, 3)[:, [2, 0, 1]].ravel()  # a cone is (μ p_N, p_S, p_T)
-    A = -np.eye(len(order))[order]
-    A[::3] *= mu[counts][:, None]
-    size = np.abs(r).max()
-    data = {"P": sparse.csc_matrix(np.triu(Q)), "A": sparse.csc_matrix(A), "b": np.zeros(len(order)), "c": r / size}
-    answer = scs.SCS(data, {"q": [3] * counts.sum()}, eps_abs=1e-11, eps_rel=0, verbose=False, max_iters=200_000).solve()
-    assert answer["info"]["status"] == "solved"
-    p[kept] = size * mass * answer["x"]
+    if counts.any():
+        p[kept] = least_over_cones((D + np.diag(R))[np.ix_(kept, kept)], (u0 - aim)[kept], mu[counts])
     return p
 
 

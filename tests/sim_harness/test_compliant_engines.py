@@ -6,10 +6,9 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
-import scs
+from cones import least_over_cones
 from fast import every, full
 from problems import DT, Body, G, check_dynamics, cube, near, point_mass, random_problems, step_problem
-from scipy import sparse
 from scipy.optimize import lsq_linear
 
 from controllers.robot.load import load_robot
@@ -332,19 +331,12 @@ def test_the_projection_solves_its_variational_inequality():
 
 
 def conic_oracle(A, J, laws, v_star):
-    """γ of the dual (22) by an operator-splitting method on second-order cones."""
+    """γ of the dual (22)."""
     R = np.repeat(laws[:, R_N], 3)
     R[0::3] = R[1::3] = laws[:, R_T]
     v_hat = np.zeros(len(R))
     v_hat[2::3] = laws[:, V_HAT]
-    P = sparse.csc_matrix(np.triu(J @ np.linalg.solve(A, J.T) + np.diag(R)))
-    cone = np.zeros((len(R), len(R)))
-    for i, mu in enumerate(laws[:, MU]):  # (μ γ_n, γ_s, γ_t) is in the second-order cone
-        cone[3 * i, 3 * i + 2], cone[3 * i + 1, 3 * i], cone[3 * i + 2, 3 * i + 1] = -mu, -1.0, -1.0
-    data = {"P": P, "A": sparse.csc_matrix(cone), "b": np.zeros(len(R)), "c": J @ v_star - v_hat}
-    answer = scs.SCS(data, {"q": [3] * len(laws)}, eps_abs=1e-9, eps_rel=0, verbose=False).solve()
-    assert answer["info"]["status"] == "solved"
-    return answer["x"].reshape(-1, 3)
+    return least_over_cones(J @ np.linalg.solve(A, J.T) + np.diag(R), J @ v_star - v_hat, laws[:, MU]).reshape(-1, 3)
 
 
 def test_the_dual_program_has_the_same_impulses():
