@@ -1,10 +1,21 @@
-"""Programs over round cones of friction, solved by SCS."""
+"""Round cones of friction: the nearest point, and programs over several, solved by SCS."""
 
 import numpy as np
 import scs
 from scipy.sparse import csc_matrix
 
 from idyn.types import Array
+
+
+def nearest_in_cone(x: Array, mu: float) -> Array:
+    """The point of the cone nearest to x (3)."""
+    across = np.linalg.norm(x[:2])
+    if mu * across <= -x[2]:
+        return np.zeros(3)
+    if across <= mu * x[2]:
+        return np.array(x)
+    ray = np.array([*(mu * x[:2] / across), 1.0]) / np.hypot(mu, 1.0)
+    return (x @ ray) * ray
 
 
 def least_over_cones(Q: Array, r: Array, mu: Array) -> Array:

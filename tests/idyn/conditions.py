@@ -1,8 +1,10 @@
 """The contact laws as statements about (p, v⁺), each as a residual in N·s or m/s; written with projections, not with pairs."""
 
 import numpy as np
+from cones import nearest_in_cone
 from oracles import Full, corners, facet_normals
 
+from idyn.contact.ground import Material
 from idyn.types import Array
 
 
@@ -115,13 +117,20 @@ def exact_cone_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array) 
             worst = max(worst, abs(min(impulse[i, 2], u[i, 2])), sticks * np.linalg.norm(u[i, :2]))
             continue
         x = impulse[i] - u[i] - [0, 0, mu[i] * np.linalg.norm(u[i, :2])]
-        across, height = np.linalg.norm(x[:2]), x[2]
-        if across > mu[i] * height:
-            ray = np.array([mu[i], 1.0]) / np.hypot(mu[i], 1.0)
-            along = max(ray @ [across, height], 0.0)
-            x = along * np.r_[ray[0] * x[:2] / across, ray[1]]
-        worst = max(worst, np.abs(impulse[i] - x).max())
+        worst = max(worst, np.abs(impulse[i] - nearest_in_cone(x, mu[i])).max())
     return float(worst)
+
+
+def compliant_rows(f: Full, material: Material, gaps: Array, dt: float) -> tuple[Array, Array, Array]:
+    """R (3n) and v̂ (3n) of ground of known stiffness, and which contacts are active (n)  [SAP (21), (29), (30)]."""
+    D, settle = f.J @ np.linalg.solve(f.M, f.J.T), dt + material.dissipation
+    R, aim = np.empty(3 * len(gaps)), np.zeros(3 * len(gaps))
+    for i, gap in enumerate(gaps):
+        w = np.linalg.norm(D[3 * i : 3 * i + 3, 3 * i : 3 * i + 3]) / 3
+        R[3 * i : 3 * i + 2] = material.sigma * w
+        R[3 * i + 2] = max(material.beta**2 * w / (4 * np.pi**2), 1 / (dt * material.stiffness * settle))
+        aim[3 * i + 2] = -gap / settle
+    return R, aim, (gaps <= 0) | (not material.touching_only)
 
 
 def law_error(law: str, f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: int = 4) -> float:

@@ -4,7 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 from certificates import LAWS, answer_of, certificate, certified
-from conditions import allowance, coulomb_error, dynamics, relative_dynamics, speed_per_impulse
+from conditions import allowance, compliant_rows, coulomb_error, dynamics, relative_dynamics, speed_per_impulse
+from cones import nearest_in_cone
 from fast import every, first_is_fast
 from oracles import convex_program, corners, eliminate, full, outcome, solve_qp
 from scenes import (
@@ -97,29 +98,18 @@ def expected(scene, law, f, a):
 
 def compliant(f, material, c, u, p):
     """How far p is from the point of the round cone nearest to p − (u − v̂ + R p), and from the cone  [SAP (21), (29), (30)]."""
-    D, settle = f.J @ np.linalg.solve(f.M, f.J.T), DT + material.dissipation
+    R, aim, active = compliant_rows(f, material, c.gaps, DT)
     worst, scales = np.zeros(2), speed_per_impulse(f, len(c))
     for i, s in enumerate(scales):
         mu = min(c.mu[i], 10.0)
         outside = s * max(0.0, -p[i, 2], np.linalg.norm(p[i, :2]) - mu * p[i, 2])
         worst = np.maximum(worst, [0.0, outside])
-        if material.touching_only and c.gaps[i] > 0:
+        if not active[i]:
             worst[0] = max(worst[0], s * np.linalg.norm(p[i, :2]), s * abs(p[i, 2]))
             continue
-        w = np.linalg.norm(D[3 * i : 3 * i + 3, 3 * i : 3 * i + 3]) / 3
-        soft_n = max(material.beta**2 * w / (4 * np.pi**2), 1 / (DT * material.stiffness * settle))
-        z = u[i] + np.array([material.sigma * w, material.sigma * w, soft_n]) * p[i]
-        z[2] += c.gaps[i] / settle
-        x = s * p[i] - z
-        across = np.linalg.norm(x[:2])
-        if mu * across <= -x[2]:
-            nearest = np.zeros(3)
-        elif across <= mu * x[2]:
-            nearest = x
-        else:
-            ray = np.array([mu * x[0] / across, mu * x[1] / across, 1.0]) / np.hypot(mu, 1.0)
-            nearest = (ray @ x) * ray
-        worst[0] = max(worst[0], np.abs(s * p[i] - nearest).max())
+        row = slice(3 * i, 3 * i + 3)
+        x = s * p[i] - (u[i] + R[row] * p[i] - aim[row])
+        worst[0] = max(worst[0], np.abs(s * p[i] - nearest_in_cone(x, mu)).max())
     return worst
 
 

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
-from conditions import allowance
+from conditions import allowance, compliant_rows
 from cones import least_over_cones
 from fast import every, fast
 from oracles import eliminate, full, outcome
@@ -171,22 +171,10 @@ def sunk(scene, depth):
     return with_contacts(scene, gaps=scene.contacts.gaps - depth)
 
 
-def rows_of(scene, material, f):
-    """R (3n) and v̂ (3n) of the active contacts, from the dense system; and which are active (n)."""
-    D, settle, gaps = f.J @ np.linalg.solve(f.M, f.J.T), DT + material.dissipation, scene.contacts.gaps
-    R, aim = np.empty(3 * len(gaps)), np.zeros(3 * len(gaps))
-    for i, gap in enumerate(gaps):
-        w = np.linalg.norm(D[3 * i : 3 * i + 3, 3 * i : 3 * i + 3]) / 3
-        R[3 * i : 3 * i + 2] = material.sigma * w
-        R[3 * i + 2] = max(material.beta**2 * w / (4 * np.pi**2), 1 / (DT * material.stiffness * settle))
-        aim[3 * i + 2] = -gap / settle
-    return R, aim, (gaps <= 0) | (not material.touching_only)
-
-
 def dual_optimum(scene, material):
     """Impulses that solve_by the dual program min ½γᵀ(D + R)γ + γᵀ(u₀ − v̂) over round cones [SAP (22)], by SCS (3n)."""
     f = full(scene.robot, scene.state, scene.contacts)
-    R, aim, counts = rows_of(scene, material, f)
+    R, aim, counts = compliant_rows(f, material, scene.contacts.gaps, DT)
     u0 = f.at_end(outcome(f, scene.q_ddot, DT, np.zeros(len(R)))[0])
     D = np.array([f.at_end(outcome(f, scene.q_ddot, DT, e)[0]) - u0 for e in np.eye(len(R))]).T
     mu, kept = np.minimum(scene.contacts.mu, 10.0), np.repeat(counts, 3)

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
-from cones import least_over_cones
+from cones import least_over_cones, nearest_in_cone
 from fast import every, full
 from problems import DT, Body, G, check_dynamics, cube, near, point_mass, random_problems, step_problem
 from scipy.optimize import lsq_linear
@@ -296,19 +296,6 @@ def convex(A, J, laws, v_star, M=None):
     return convex_problem(motion, J, laws, np.arange(n), np.arange(len(laws)))
 
 
-def nearest_in_cone(y, law):
-    """P_F(y) by the Euclidean projection on the cone of friction μ̃ in coordinates R^½ γ  [SAP App. C]."""
-    root = np.sqrt(np.array([law[R_T], law[R_T], law[R_N]]))
-    x, steep = root * y, law[MU] * np.sqrt(law[R_T] / law[R_N])
-    radius = np.linalg.norm(x[:2])
-    if radius <= steep * x[2]:
-        return np.array(y)
-    if steep * radius <= -x[2]:
-        return np.zeros(3)
-    edge = np.array([*(steep * x[:2] / radius), 1.0]) / np.sqrt(1 + steep * steep)
-    return (x @ edge) * edge / root
-
-
 def random_law(rng):
     return np.array([rng.choice([0.0, rng.uniform(0, 2)]), *(10 ** rng.uniform(-3, 1, 2)), 0.0])
 
@@ -325,7 +312,8 @@ def test_the_projection_solves_its_variational_inequality():
         assert np.linalg.norm(gamma[:2]) <= law[MU] * gamma[2] + 1e-14 * size
         assert law[MU] * np.linalg.norm(z[:2]) + z[2] <= 1e-14 * size
         assert abs(z @ gamma) <= 1e-14 * size * max(1.0, np.abs(y).max())
-        np.testing.assert_allclose(gamma, nearest_in_cone(y, law), atol=1e-12 * size)
+        root, steep = np.sqrt([law[R_T], law[R_T], law[R_N]]), law[MU] * np.sqrt(law[R_T] / law[R_N])
+        np.testing.assert_allclose(gamma, nearest_in_cone(root * y, steep) / root, atol=1e-12 * size)  # [SAP App. C]
         seen.add(region)
     assert seen == {APART, STICKING, SLIDING}
 
