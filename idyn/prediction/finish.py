@@ -35,39 +35,27 @@ CHANGE: change of the demand [rad/s]."""
 
 
 class Finish(ArrayRecord):
-    """Input and output buffers of the last stages for one law and n contacts.
-
-    law: what the certificate checks, of the class `LawData` itself
-    Selection
-        selects: whether impulses are selected
-        of_forces, near: objective, see `idyn.selection.aim.Objective`; target: its target (na or 3n)
-        force_limit: maximum force of one contact [N]
-    Results
-        closing: closure impulses λ of the last result [N·s] (3m); moment: contact moments in the world, if the law has them
-            [N·m] (n, 3)
-        figures: see `FIGURES` (FIGURES)
-    Face of the law's solution, written when `finish` returns UNSELECTED, for `choose_again`; see `Face`
-        flags (n, widest), of which `width` columns are used; directional: friction (n, 2), if `has_directions`
-        unlimited_face; mu (n); multipliers (n), if `has_multipliers`
-    """
+    """Input and output buffers of the last stages for one law and n contacts."""
 
     problem: ReducedProblem
-    law: LawData
-    selects: bool
-    of_forces: bool
+    law: LawData  # what the certificate checks, of the class `LawData` itself
+    selects: bool  # whether impulses are selected
+    of_forces: bool  # see `idyn.selection.aim.Objective`, as `near`
     near: int
-    force_limit: float
-    target: Vector
-    closing: Vector
-    moment: Matrix
-    figures: Vector
-    flags: Mask
+    force_limit: float  # maximum force of one contact [N]
+    target: Vector  # of the objective (na or 3n)
+    # results
+    closing: Vector  # closure impulses λ of the last result [N·s] (3m)
+    moment: Matrix  # contact moments in the world, if the law has them [N·m] (n, 3)
+    figures: Vector  # see `FIGURES` (FIGURES)
+    # face of the law's solution, written when `finish` returns UNSELECTED, for `choose_again`; see `Face`
+    flags: Mask  # (n, widest), of which `width` columns are used
     width: int
-    directional: Matrix
+    directional: Matrix  # friction (n, 2), if `has_directions`
     has_directions: bool
     unlimited_face: bool
-    mu: Vector
-    multipliers: Vector
+    mu: Vector  # (n)
+    multipliers: Vector  # (n), if `has_multipliers`
     has_multipliers: bool
 
     def __init__(self, problem: ReducedProblem, law: Law, data: LawData, options: Options, sizes: "Sizes") -> None:

@@ -53,16 +53,12 @@ class Outcome(Record, frozen=True):
 
 
 class Forward(NamedTuple):
-    """Forward dynamics reduced to the contacts: û = Y Yᵀ p + b, in rows S, T, N, where û_N includes φ/dt.
+    """Forward dynamics reduced to the contacts: û = Y Yᵀ p + b, in rows S, T, N, where û_N includes φ/dt."""
 
-    Y: (3n, nv), with Y Yᵀ = J M⁻¹ Jᵀ; b: of the free motion [m/s] (3n)
-    free: velocity without contact impulses (nv); response: M⁻¹ Jᵀ (nv, 3n)
-    """
-
-    Y: Array
-    b: Array
-    free: Array
-    response: Array
+    Y: Array  # (3n, nv), with Y Yᵀ = J M⁻¹ Jᵀ
+    b: Array  # of the free motion [m/s] (3n)
+    free: Array  # velocity without contact impulses (nv)
+    response: Array  # M⁻¹ Jᵀ (nv, 3n)
 
     def outcome(self, impulse: Array) -> Outcome:
         """Return the outcome with these contact impulses [N·s] (3n)."""
@@ -170,15 +166,12 @@ class Outcomes(Record, frozen=True):
 
 
 class Contacts(NamedTuple):
-    """The contacts' part of the problem, û = D p + b, with impulses times the mean inverse inertia, so in m/s.
+    """The contacts' part of the problem, û = D p + b, with impulses times the mean inverse inertia, so in m/s."""
 
-    D: (3n, 3n); b: of the free motion (3n); mu: friction coefficients (n); directions: corners of the polygon (k, 2)
-    """
-
-    D: Matrix
-    b: Vector
-    mu: Vector
-    directions: Matrix
+    D: Matrix  # (3n, 3n)
+    b: Vector  # of the free motion (3n)
+    mu: Vector  # friction coefficients (n)
+    directions: Matrix  # corners of the polygon (k, 2)
 
 
 def all_outcomes(

@@ -96,24 +96,15 @@ for each law."""
 
 
 class Method(ArrayRecord):
-    """A law and options, with the problem and buffers that `idyn.prediction.solve` works on.
+    """A law and options, with the problem and buffers that `idyn.prediction.solve` works on."""
 
-    problem: records of the stages before the law, for the robot with n contacts
-    law: settings of the law; their type selects the law's kernel
-    finish: buffers of the stages after the law
-    kernels: numbers of the law's rungs (solver attempts) that are kernels
-    projects_first: whether the demand is projected before solving
-    closed: whether the projection forbids touching contacts to lift
-    basis: basis for the next tick (n, width)
-    """
-
-    problem: ReducedProblem
-    law: LawData
-    finish: Finish
-    kernels: Indices
-    projects_first: bool
-    closed: bool
-    basis: Mask
+    problem: ReducedProblem  # of the stages before the law, for the robot with n contacts
+    law: LawData  # settings of the law; their type selects the law's kernel
+    finish: Finish  # buffers of the stages after the law
+    kernels: Indices  # numbers of the law's rungs (solver attempts) that are kernels
+    projects_first: bool  # whether the demand is projected before solving
+    closed: bool  # whether the projection forbids touching contacts to lift
+    basis: Mask  # for the next tick (n, width)
 
     def __init__(self, problem: ReducedProblem, robot: Robot, law: Law, options: Options) -> None:
         self.options, n = options, len(problem.dynamics.given.mu)

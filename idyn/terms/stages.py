@@ -23,11 +23,7 @@ from idyn.model.robot import Robot
 
 
 class Model(ArrayRecord):
-    """Constants of a robot, written by the constructor.
-
-    parents (njoints), dof_joint (nv), support (njoints, nv), u (nu), a (na), unit_spans (·, 2): see `idyn.model.tree.Tree`
-    loops: joints of the closures (m, 2); tau_max: torque limits [N·m] (na); nq: size of q
-    """
+    """Constants of a robot, written by the constructor. For those without a comment see `idyn.model.tree.Tree`."""
 
     read_only = True
 
@@ -37,9 +33,9 @@ class Model(ArrayRecord):
     a: Indices
     support: Mask
     unit_spans: Spans
-    loops: Spans
-    tau_max: Vector
-    nq: int
+    loops: Spans  # joints of the closures (m, 2)
+    tau_max: Vector  # torque limits [N·m] (na)
+    nq: int  # size of q
 
     def __init__(self, robot: Robot) -> None:
         tree = robot.tree
