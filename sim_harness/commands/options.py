@@ -39,12 +39,6 @@ def add_json(parser: ArgumentParser, what: str) -> None:
     )
 
 
-def add_addresses(parser: ArgumentParser) -> None:
-    """Add the addresses that a server binds."""
-    parser.add_argument("--endpoint", help="address to bind, ipc://… or tcp://… (default: the configuration's)")
-    parser.add_argument("--robot-endpoint", help="address of the robot's own (default: the configuration's, or none)")
-
-
 def add_endpoint(parser: ArgumentParser) -> None:
     """Add the address of a server."""
     parser.add_argument("endpoint", nargs="?", help="address of the server (default: the socket in the user's runtime folder)")
@@ -59,7 +53,8 @@ def add_keys(parser: ArgumentParser, whose: str) -> None:
 def serve(parser: ArgumentParser) -> None:
     """Run the torque server until it is stopped."""
     parser.add_argument("config", help="name or path of a server configuration")
-    add_addresses(parser)
+    parser.add_argument("--endpoint", help="address to bind, ipc://… or tcp://… (default: the configuration's)")
+    parser.add_argument("--robot-endpoint", help="address of the robot's own (default: the configuration's, or none)")
     parser.add_argument("--law", help="contact law (default: the configuration's)")
     parser.add_argument("--log", type=Path, metavar="FILE", help="record all messages in this MCAP file")
 

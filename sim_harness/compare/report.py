@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from sim_harness.compare.results import Outcome
 from sim_harness.report.report import Report
-from sim_harness.report.tables import Table, listed
+from sim_harness.report.tables import listed
 
 
 class Measured(Protocol):
@@ -39,12 +39,6 @@ class Finding(NamedTuple):
 WORDS = {True: "holds", False: "does not hold", None: "not decided"}
 
 
-def claims_table(outcomes: Sequence[Outcome]) -> Table:
-    """Return a table with one row for each claim; the measured value is from the scene with the smallest margin."""
-    columns: dict[str, Callable[[Outcome], str]] = {"": lambda o: WORDS[o.holds], "measured": lambda o: o.measured}
-    return listed("claim", ((o.claim, o) for o in outcomes), columns)
-
-
 def comparison_report(findings: Sequence[Finding]) -> Report:
     """Return the report of all comparisons."""
     report = Report(
@@ -62,7 +56,9 @@ def comparison_report(findings: Sequence[Finding]) -> Report:
 def _add_claims(report: Report, comparison: Settled, outcomes: Sequence[Outcome]) -> None:
     if outcomes:
         report.heading("Claims", 3)
-        report.table(claims_table(outcomes))
+        # the measured value is from the scene with the smallest margin
+        columns: dict[str, Callable[[Outcome], str]] = {"": lambda o: WORDS[o.holds], "measured": lambda o: o.measured}
+        report.table(listed("claim", ((o.claim, o) for o in outcomes), columns))
     for outcome in outcomes:
         if outcome.holds is False and outcome.explanation:
             report.paragraph(f"{outcome.claim}: does not hold ({outcome.measured}). {outcome.explanation}")

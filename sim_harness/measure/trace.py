@@ -19,11 +19,6 @@ REFUSED, LAW = "refused: ", "law "
 TORQUE = "torque"  # origin of a torque without prediction
 
 
-def origin_of(law: str | None) -> str:
-    """Return the origin of a torque. law: name of the law that predicted it, None without a prediction"""
-    return TORQUE if law is None else LAW + law
-
-
 class Trace(Record, frozen=True):
     """A run of n ticks with c contacts. A contact is a contact point of the robot, or a pair of such a point and a robot's box.
 
@@ -175,7 +170,7 @@ class TraceWriter:
         Raises ProtocolError for a malformed reference.
         """
         na = self._robot.na
-        self.answer(origin_of(None if reply.solver is None else reply.solver.path))
+        self.answer(TORQUE if reply.solver is None else LAW + reply.solver.path)
         if reply.ref is not None:
             self._set(q_ref=to_robot(vector(reply.ref.q, na, "ref.q")), v_ref=to_robot(vector(reply.ref.v, na, "ref.v")))
         if reply.solver is not None:

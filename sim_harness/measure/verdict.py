@@ -102,7 +102,8 @@ def judge(trace: Trace, robot: Robot, task: Task, *, ticks: int, dt: float, cut:
 
 
 def _ended(trace: Trace, robot: Robot, task: Task, *, ticks: int, dt: float) -> Verdict:
-    fallen, lost = _fallen(trace, robot, task), _lost_control(trace)
+    fallen, losses = _fallen(trace, robot, task), filter(None, (_of_refusal(trace), _of_mode(trace)))
+    lost = min(losses, key=lambda loss: loss.at, default=None)
     if fallen.any():
         at = trace.time(int(fallen.argmax()))
         if not np.isfinite(trace.q[fallen.argmax()]).all():
@@ -145,12 +146,6 @@ class Loss(NamedTuple):
     ending: Ending
     text: str
     at: float
-
-
-def _lost_control(trace: Trace) -> Loss | None:
-    """Return the first loss of control that lasted to the end of the run, None if the server controlled the robot."""
-    losses = [loss for loss in (_of_refusal(trace), _of_mode(trace)) if loss is not None]
-    return min(losses, key=lambda loss: loss.at, default=None)
 
 
 def _of_refusal(trace: Trace) -> Loss | None:

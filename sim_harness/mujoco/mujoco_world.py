@@ -30,7 +30,7 @@ from sim_harness.mujoco.robot_model import (
     body_name,
     build_model,
 )
-from sim_harness.world.bodies import Bodies, JointFriction, RobotBodies
+from sim_harness.world.bodies import Bodies, RobotBodies
 from sim_harness.world.world import MARGIN, Push, StepResult, along_contacts
 
 SLACK = 1e-9  # relative tolerance of the longest physics step, so that rounding does not divide 1 ms into two steps
@@ -158,14 +158,11 @@ def robot_world(bodies: RobotBodies, settings: MujocoSettings) -> MujocoWorld[Ro
     model = build_model(bodies.robot, settings, bodies.hulls, -float(floor))
     coordinates = Coordinates(bodies.robot, model)
     if bodies.friction is not None:
-        _resist(model, coordinates.dofs, bodies.friction, settings)
+        # stiffer than MuJoCo's default, under which a loaded light leg creeps at over 1 rad/s
+        dofs, friction = coordinates.dofs, bodies.friction
+        model.dof_damping[dofs], model.dof_frictionloss[dofs] = friction.viscous, friction.coulomb
+        model.dof_solref[:], model.dof_solimp[:, :2] = (2 * settings.timestep, 1.0), mujoco.mjMAXIMP
     return MujocoWorld(RobotContent(bodies, model, coordinates.dofs), coordinates, settings)
-
-
-def _resist(model: mujoco.MjModel, dofs: Array, friction: JointFriction, settings: MujocoSettings) -> None:
-    """Set joint friction. It is stiffer than MuJoCo's default, under which a loaded light leg creeps at over 1 rad/s."""
-    model.dof_damping[dofs], model.dof_frictionloss[dofs] = friction.viscous, friction.coulomb
-    model.dof_solref[:], model.dof_solimp[:, :2] = (2 * settings.timestep, 1.0), mujoco.mjMAXIMP
 
 
 class PlacedContent(Content[RobotBodies, StepResult]):

@@ -80,14 +80,11 @@ def add_pair(spec: mujoco.MjSpec, name: str, geoms: tuple[str, str], settings: M
 
 def _middle(shape: Shape) -> Array:
     """Return the middle of a shape in the joint frame [m] (3)."""
-    place, turn = shape.placement[:3], np.empty(9)
+    place: Array = shape.placement[:3]
     if shape.mesh is None:
-        return np.asarray(place)
-    x, y, z, w = shape.placement[3:]
-    mujoco.mju_quat2Mat(turn, np.array([w, x, y, z]))
-    ends = shape.mesh.vertices.min(axis=0), shape.mesh.vertices.max(axis=0)
-    middle: Array = place + turn.reshape(3, 3) @ (0.5 * (ends[0] + ends[1]))
-    return middle
+        return place
+    ends = shape.mesh.vertices.min(axis=0) + shape.mesh.vertices.max(axis=0)
+    return place + _rotation(shape.placement[3:][WXYZ]) @ (0.5 * ends)
 
 
 POINT = 1e-14  # radius of a contact point without radius [m], because MuJoCo has no point geometries

@@ -8,7 +8,7 @@ import numpy as np
 from idyn.model.description import ContactPoint, Sole
 from idyn.model.frames import Placement
 from idyn.model.robot import Robot
-from idyn.model.so3 import skew
+from idyn.model.so3 import rotation
 from idyn.types import Array
 from sim_harness.shapes import Shape
 
@@ -152,17 +152,9 @@ def _points(shape: Shape, placement: Array) -> Array:
         ring = shape.size[0] * np.column_stack([np.cos(angles), np.sin(angles)])
         half = 0.5 * shape.size[1]
         local = np.vstack([np.column_stack([ring, np.full(24, z)]) for z in (-half, half)])
-    x, y, z, w = shape.placement[3:]
-    R = _rotation(np.array([x, y, z]), w)
-    in_joint = local @ R.T + shape.placement[:3]
+    in_joint = local @ rotation(shape.placement[3:]).T + shape.placement[:3]
     world: Array = in_joint @ placement[:9].reshape(3, 3) + placement[9:]  # placements hold rotations by columns
     return world
-
-
-def _rotation(axis: Array, w: float) -> Array:
-    K = skew(axis)
-    R: Array = np.eye(3) + 2.0 * w * K + 2.0 * K @ K
-    return R
 
 
 def _sphere_directions() -> Array:

@@ -64,7 +64,7 @@ def controller_section(stiffness: float, height: float, walks: bool) -> str:
     height [N·m/rad]; damping is 3 and 1 % of that."""
     text = f"""[controller.torque_feedback]      # added to the law's torque
 kp = {rounded(0.5 * stiffness)}               # N·m/rad: weight × hip height / 2
-kd = {rounded(damping_of(stiffness))}             # N·m·s/rad
+kd = {rounded(0.015 * stiffness)}             # N·m·s/rad
 
 {_drive(stiffness)}"""
     if not walks:
@@ -152,11 +152,6 @@ def experiment_section(*, mujoco: bool, switches: bool = False, law: str = "coul
         "paced = false                     # as fast as possible, in one process",
     ]
     return "\n".join([*lines, ""])
-
-
-def damping_of(stiffness: float) -> float:
-    """Return the largest damping of the gains [N·m·s/rad]. stiffness: weight × hip height [N·m/rad]"""
-    return 0.015 * stiffness
 
 
 def rounded(value: float) -> float:

@@ -133,7 +133,7 @@ def touching_polyhedra(first: Polyhedron, second: Polyhedron, margin: float, edg
 
     edge: number of contacts on each edge of a face
     """
-    gaps = [_over_faces(one, other) for one, other in ((first, second), (second, first))]
+    gaps = [(a.normals @ b.corners.T).min(axis=1) - a.distances for a, b in ((first, second), (second, first))]
     which = int(gaps[1].max() > gaps[0].max() + FACE_FIRST)
     apart = float(gaps[which].max())
     axis, crossing = _over_edges(first, second)
@@ -148,11 +148,6 @@ def touching_polyhedra(first: Polyhedron, second: Polyhedron, margin: float, edg
     found = [(x, float(normal @ x - bodies[0].distances[face])) for x in points]
     outward = -normal if which == 0 else normal
     return [Spot(x - 0.5 * gap * normal, outward, gap) for x, gap in found if gap <= margin]
-
-
-def _over_faces(one: Polyhedron, other: Polyhedron) -> Array:
-    """Return the distance of `other` from each face of `one` [m] (f)."""
-    return np.asarray((one.normals @ other.corners.T).min(axis=1) - one.distances)
 
 
 def _over_edges(first: Polyhedron, second: Polyhedron) -> tuple[Array, float]:

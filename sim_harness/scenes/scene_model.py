@@ -99,11 +99,6 @@ def inertia(shape: Shape) -> Array:
     return np.array([across, across, radius**2 / 2])
 
 
-def body_tensor(body: BodySettings) -> Array:
-    """Return the inertia of a body about its centre of mass, axes of its shape [kg·m²] (3, 3)."""
-    return mass_of(body) * tensor(body.shape) if body.inertia is None else np.diag(body.inertia)
-
-
 def urdf_of(bodies: Sequence[BodySettings]) -> str:
     """Return the URDF text. Links have the names of the bodies."""
     robot = Xml.Element("robot", name="scene")
@@ -121,7 +116,7 @@ def _add_link(robot: Xml.Element, body: BodySettings, colour: str) -> None:
     inertial = Xml.SubElement(link, "inertial")
     place = body_pose(body).seen_from(link_pose(body))
     Xml.SubElement(inertial, "mass", value=repr(float(mass_of(body))))
-    rotational = body_tensor(body)
+    rotational = mass_of(body) * tensor(body.shape) if body.inertia is None else np.diag(body.inertia)
     moments = {f"i{'xyz'[i]}{'xyz'[j]}": repr(float(rotational[i, j])) for i in range(3) for j in range(i, 3)}
     Xml.SubElement(inertial, "inertia", moments)
     _add_origin(inertial, Pose(rotation=place.rotation, position=place.position + place.rotation @ body.mass_centre))

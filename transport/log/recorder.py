@@ -103,11 +103,6 @@ def wall_offset_ns(metadata: Metadata) -> int:
     return wall_ns - monotonic_ns
 
 
-def part_path(first: Path, number: int) -> Path:
-    """Return the path of file `number` of a log: run.mcap, run.001.mcap, …"""
-    return first if number == 0 else first.with_name(f"{first.stem}.{number:03d}{first.suffix}")
-
-
 class LogPart:
     """One file of a log, open for writing. folder: descriptor of its folder, also when another one takes the folder's path"""
 
@@ -285,7 +280,7 @@ class Recorder:
             self._begun = now
 
     def _begin_next_part(self) -> None:
-        path = part_path(self.path, self._number + 1)
+        path = self.path.with_name(f"{self.path.stem}.{self._number + 1:03d}{self.path.suffix}")  # run.001.mcap, …
         following = LogPart(path, self._attachments, self._metadata, folder=self._part.folder)
         self._part.finish(following.path)
         self._part.close()

@@ -265,7 +265,8 @@ class Service:
         if not finite(command.tau):
             return self._fail(session, accepted.message, "the torque is not finite", arrival.now_ns)
         passed = slot.gate(measured, command, session.agreement.limits)
-        notes = command.message, measured.note, self._log_problem()
+        stopped = "" if self._recorder is None else self._recorder.problem
+        notes = command.message, measured.note, f"not logged: {stopped}" if stopped else ""
         note = "; ".join(filter(None, notes)) if any(notes) else ""
         t_send = self._clock()
         times, in_time = (arrival.now_ns, t_send, t_send - begin), t_send - arrival.now_ns <= self._deadline_ns
@@ -288,10 +289,6 @@ class Service:
         if decision.command.mode is not Mode.FAULT:
             return None
         return session.latch(sent.message, arrival.now_ns)  # this answer still damps; later the robot's failsafe does
-
-    def _log_problem(self) -> str:
-        """Return a note that recording has stopped, '' while it runs."""
-        return f"not logged: {self._recorder.problem}" if self._recorder is not None and self._recorder.problem else ""
 
     def _fail(self, session: Session | None, state: StateMessage | None, reason: str, now_ns: int) -> Answer:
         """Latch the session, if any, after an internal failure, and return the error reply. state: the message, if a state"""

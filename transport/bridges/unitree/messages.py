@@ -217,7 +217,9 @@ class RawLog:
 
     def _channel(self, topic: str, layout: Layout) -> int:
         name = layout.structure.name.replace(".", "::")
-        schema = self._writer.register_schema(name, "omgidl", idl_of(layout.structure).encode())
+        made: dict[str, str] = {}  # definitions in OMG IDL
+        _define(layout.structure, made)
+        schema = self._writer.register_schema(name, "omgidl", "\n".join(made.values()).encode())
         return self._writer.register_channel(topic, "cdr", schema)
 
     def states(self, messages: Sequence[Message]) -> None:
@@ -246,13 +248,6 @@ def read_raw_log(path: Path, family: Family) -> Iterator[tuple[str, Message]]:
     with path.open("rb") as file:
         for _, channel, message in make_reader(file).iter_messages(log_time_order=False):
             yield channel.topic, Message(layouts[channel.topic], message.data, message.publish_time)
-
-
-def idl_of(structure: Structure) -> str:
-    """Return the definition of a structure, and of those in its fields, in OMG IDL."""
-    made: dict[str, str] = {}
-    _define(structure, made)
-    return "\n".join(made.values())
 
 
 def _define(structure: Structure, made: dict[str, str]) -> None:

@@ -239,7 +239,9 @@ class CommStats:
         if rtt_us is not None:
             self._rtts.append(rtt_us)
             if len(self._rtts) == RTT_WINDOW:
-                self._renew_percentiles()
+                ordered = sorted(self._rtts)
+                report.rtt_p50_us, report.rtt_p99_us = ordered[RTT_WINDOW // 2], ordered[RTT_WINDOW * 99 // 100]
+                self._rtts.clear()
 
     def dropped(self, count: int) -> None:
         """Count states that were overtaken by newer ones."""
@@ -255,11 +257,6 @@ class CommStats:
 
     def _count_lost(self) -> None:
         self.report.lost = max(0, self._missing - self.report.late)
-
-    def _renew_percentiles(self) -> None:
-        ordered = sorted(self._rtts)
-        self.report.rtt_p50_us, self.report.rtt_p99_us = ordered[RTT_WINDOW // 2], ordered[RTT_WINDOW * 99 // 100]
-        self._rtts.clear()
 
 
 def late_ns(dt_ns: int) -> int:

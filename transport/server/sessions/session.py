@@ -134,7 +134,10 @@ class Session:
         measured = self._reader.read(message)
         substituted = self._judge(measured, message, now_ns)
         if self._t_robot is None and self._judges_start:
-            self._check_start(measured, now_ns)
+            try:
+                check_start(measured, self.agreement.robot, self._start)
+            except ProtocolError as error:  # a `reset` would refuse this state, too
+                raise Latched(self.latch(f"first state: {error}", now_ns)) from None
         if not self._rate.judged and (problem := self._rate.problem(message.seq, t_robot, now_ns)):
             raise Latched(self.latch(problem, now_ns))
         if self._t_robot is not None:
@@ -244,13 +247,6 @@ class Session:
         exchanges = sorted((kept for kept in self._ring if kept is not None), key=lambda kept: kept.seq)
         self.latches.fault = Fault(session=self.id, reason=reason, t_ns=now_ns, exchanges=exchanges)
         return self.latches.fault
-
-    def _check_start(self, measured: Measured, now_ns: int) -> None:
-        """Raise Latched for a first state that a `reset` would refuse, too."""
-        try:
-            check_start(measured, self.agreement.robot, self._start)
-        except ProtocolError as error:
-            raise Latched(self.latch(f"first state: {error}", now_ns)) from None
 
     def reset(self, message: Reset) -> None:
         """Release the latches. Raises ProtocolError while the robot tilts or moves too much."""

@@ -111,7 +111,9 @@ def background_context() -> "zmq.Context[zmq.Socket[bytes]]":
 
 def listening_socket(context: "zmq.Context[zmq.Socket[bytes]]", *, ipv6: bool) -> "zmq.Socket[bytes]":
     """Return a ROUTER socket that is not bound yet."""
-    _seed_identities()
+    # libzmq derives the identities of a socket from `rand()`: without a seed they are the same in every process. A client that
+    # guesses them could claim that of a closed connection, or the next one; then an assertion of libzmq ends the process
+    ctypes.CDLL(None).srand(int.from_bytes(os.urandom(4), "little"))
     server: zmq.Socket[bytes] = context.socket(zmq.ROUTER)
     for option, value in (
         (zmq.LINGER, 0),
@@ -129,15 +131,6 @@ def listening_socket(context: "zmq.Context[zmq.Socket[bytes]]", *, ipv6: bool) -
     ):
         server.setsockopt(option, value)
     return server
-
-
-def _seed_identities() -> None:
-    """Seed `rand()`, from which libzmq derives the identities of a socket.
-
-    Without a seed the identities are the same in every process. A client that guesses them could claim the identity of a closed
-    connection, or the identity that libzmq will generate next; then an assertion of libzmq ends the process.
-    """
-    ctypes.CDLL(None).srand(int.from_bytes(os.urandom(4), "little"))
 
 
 log = logging.getLogger(__name__)
