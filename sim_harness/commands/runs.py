@@ -127,8 +127,6 @@ def _scene(options: argparse.Namespace) -> tuple[Any, bool]:
         engines = {options.engine: engine_named(settings, options.engine)}
     for engine in engines.values():
         check_engine(engine)
-    if options.out:
-        import sim_harness.report.plots  # noqa: F401, PLC0415 - an extra, which draws the picture of a run
     folder = new_folder(options.out) if options.out else None
     steps, outcomes = round(settings.duration / settings.dt), []
     with progress_bar(len(engines) * steps, "step") as progress:

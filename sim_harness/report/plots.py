@@ -96,15 +96,6 @@ def stacked(lines: Mapping[str, Mapping[str, Line]], log: str = "", spans: Seque
     return picture(plots)
 
 
-def rows(count: int) -> tuple[Figure, list[Axes]]:
-    """Return a figure and its `count` panels, one below the other, over a common time axis."""
-    with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(count, 1, figsize=(9, 1.2 + 2.1 * count), sharex=True, squeeze=False)
-    panels = list(axes[:, 0])
-    panels[-1].set_xlabel("time [s]")
-    return figure, panels
-
-
 def png(figure: Figure) -> bytes:
     """Return the figure as PNG bytes and close it."""
     buffer = io.BytesIO()

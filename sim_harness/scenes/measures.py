@@ -1,4 +1,4 @@
-"""Measured figures of a run and their known values; a run saved in a folder (settings, recording, figures, picture)."""
+"""Measured figures of a run and their known values; a run saved in a folder (settings, recording, figures)."""
 
 import json
 from collections.abc import Callable
@@ -202,7 +202,7 @@ def steps_table(outcome: Outcome) -> list[list[str]]:
     ]
 
 
-SETTINGS, ROWS, FIGURES, PICTURE = "scene.json", "recording.npz", "result.json", "picture.png"
+SETTINGS, ROWS, FIGURES = "scene.json", "recording.npz", "result.json"
 
 
 class SavedRun(Record, frozen=True):
@@ -214,12 +214,11 @@ class SavedRun(Record, frozen=True):
 
 
 def save_run(folder: Path, settings: SceneSettings, recording: Recording, outcome: Outcome) -> None:
-    """Write a run to a folder, which is created if necessary. Raises ConfigError without the extra `viz`, which draws."""
+    """Write a run to a folder, which is created if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / SETTINGS, settings)
     recording.save(folder / ROWS)
     _write(folder / FIGURES, outcome)
-    (folder / PICTURE).write_bytes(picture(settings, recording, outcome))
 
 
 def read(folder: Path) -> SavedRun:
@@ -242,35 +241,3 @@ def saved_runs(path: Path) -> list[SavedRun]:
 def _write(path: Path, data: msgspec.Struct) -> None:
     """Write a struct as JSON. Non-finite numbers become NaN and Infinity, which the json module can read."""
     path.write_text(json.dumps(msgspec.to_builtins(data), indent=1), encoding="utf-8")
-
-
-MOST = 8  # largest number of bodies that are plotted
-
-
-def picture(settings: SceneSettings, run: Recording, outcome: Outcome) -> bytes:
-    """Return a plot as PNG: displacements of the bodies, contact forces, energy, residuals and iterations."""
-    from sim_harness.report.plots import png, rows  # noqa: PLC0415 - an extra
-
-    figure, axes = rows(5)
-    moving = [i for i, body in enumerate(settings.body) if body.joint != "fixed"][:MOST]
-    for i in moving:
-        name, away = settings.body[i].name, run.centres[:, i] - run.centres[0, i]
-        axes[0].plot(run.t, 1e3 * np.linalg.norm(away, axis=1), label=name)
-        axes[1].plot(run.t[1:], np.linalg.norm(run.force[:, i], axis=1))
-    axes[0].set_ylabel("distance from\nthe start [mm]")
-    axes[0].legend(ncols=4, fontsize=8)
-    axes[1].set_ylabel("contact\nforce [N]")
-    axes[2].plot(run.t, run.energy, color="0.3")
-    axes[2].set_ylabel("energy [J]")
-    for i, name in enumerate(NAMES):
-        if run.residuals[:, i].any():
-            axes[3].semilogy(run.t[1:], np.maximum(run.residuals[:, i], 1e-20), linewidth=0.8, label=name.replace("_", " "))
-    if np.isfinite(run.accuracy[:, 0]).any():
-        axes[3].semilogy(run.t[1:], np.maximum(run.accuracy[:, 0], 1e-20), linewidth=0.8, label="$e_m$ (1)")
-    axes[3].set_ylabel("residuals\n[SI]")
-    axes[3].legend(ncols=5, fontsize=8)
-    axes[4].plot(run.t[1:], run.iterations, linewidth=0.8, color="0.3")
-    axes[4].plot(run.t[1:][~run.ok], run.iterations[~run.ok], "x", color="tab:red", label="not solved")
-    axes[4].set_ylabel("iterations")
-    axes[0].set_title(f"{settings.about}: {outcome.engine}")
-    return png(figure)

@@ -12,13 +12,12 @@ from controllers.config.loading import files
 from idyn.errors import ConfigError
 from sim_harness.compare import jobs
 from sim_harness.compare.jobs import Progress
-from sim_harness.report.plots import Figure, ListedColormap, cells, png
+from sim_harness.report.plots import STYLE, Figure, ListedColormap, cells, mpl, plt, png
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
 from sim_harness.scenes.load import ENGINES, engine_named, engines_of, load_scene
 from sim_harness.scenes.measures import (
     FIGURES,
-    PICTURE,
     Measured,
     Outcome,
     SavedRun,
@@ -28,7 +27,7 @@ from sim_harness.scenes.measures import (
     save_run,
     steps_table,
 )
-from sim_harness.scenes.recording import Diverged, run_scene
+from sim_harness.scenes.recording import NAMES, Diverged, run_scene
 from sim_harness.scenes.scene_settings import SceneSettings, is_scene
 from sim_harness.view.bodies import scene_page
 
@@ -162,6 +161,39 @@ def _text(cell: Cell) -> str:
     return f"{error}\n{cell.kept.outcome.engine_us:.0f} µs"
 
 
+MOST = 8  # largest number of bodies that are plotted
+
+
+def run_picture(kept: SavedRun) -> bytes:
+    """Return a plot of a run as PNG: displacements of the bodies, contact forces, energy, residuals and iterations."""
+    settings, run = kept.settings, kept.recording
+    with mpl.rc_context(STYLE):
+        figure, axes = plt.subplots(5, 1, figsize=(9, 11.7), sharex=True)
+    axes[-1].set_xlabel("time [s]")
+    moving = [i for i, body in enumerate(settings.body) if body.joint != "fixed"][:MOST]
+    for i in moving:
+        name, away = settings.body[i].name, run.centres[:, i] - run.centres[0, i]
+        axes[0].plot(run.t, 1e3 * np.linalg.norm(away, axis=1), label=name)
+        axes[1].plot(run.t[1:], np.linalg.norm(run.force[:, i], axis=1))
+    axes[0].set_ylabel("distance from\nthe start [mm]")
+    axes[0].legend(ncols=4, fontsize=8)
+    axes[1].set_ylabel("contact\nforce [N]")
+    axes[2].plot(run.t, run.energy, color="0.3")
+    axes[2].set_ylabel("energy [J]")
+    for i, name in enumerate(NAMES):
+        if run.residuals[:, i].any():
+            axes[3].semilogy(run.t[1:], np.maximum(run.residuals[:, i], 1e-20), linewidth=0.8, label=name.replace("_", " "))
+    if np.isfinite(run.accuracy[:, 0]).any():
+        axes[3].semilogy(run.t[1:], np.maximum(run.accuracy[:, 0], 1e-20), linewidth=0.8, label="$e_m$ (1)")
+    axes[3].set_ylabel("residuals\n[SI]")
+    axes[3].legend(ncols=5, fontsize=8)
+    axes[4].plot(run.t[1:], run.iterations, linewidth=0.8, color="0.3")
+    axes[4].plot(run.t[1:][~run.ok], run.iterations[~run.ok], "x", color="tab:red", label="not solved")
+    axes[4].set_ylabel("iterations")
+    axes[0].set_title(f"{settings.about}: {kept.outcome.engine}")
+    return png(figure)
+
+
 def write_engine_report(found: Sequence[Cell], folder: Path) -> Path:
     """Write engines.html, engines.png, summary.json and a 3D view of each scene; return the path of engines.html."""
     report = Report(
@@ -181,8 +213,8 @@ def write_engine_report(found: Sequence[Cell], folder: Path) -> Path:
             report.paragraph(runs[0][1].settings.about)
             (folder / f"{scene}.html").write_text(scene_page(scene, [kept for _, kept in runs]), encoding="utf-8")
             report.link(f"{scene}.html", "in three dimensions")
-        for cell, _ in runs:
-            report.picture((cell.job.folder / PICTURE).read_bytes(), f"{scene}, {cell.job.engine}")
+        for cell, kept in runs:
+            report.picture(run_picture(kept), f"{scene}, {cell.job.engine}")
     return report.write(folder, "engines", summary(found))
 
 
