@@ -5,6 +5,7 @@ found = read_law(load_model("scene.xml"), robot)
 predict(robot, state, contacts, q_ddot, law=found.law.build(), dt=found.timestep)
 """
 
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -137,8 +138,9 @@ def _contacts(model: mujoco.MjModel, robot: Robot, joints: dict[str, int]) -> tu
             frame = frames.get(int(model.body_weldid[model.geom_bodyid[geom]]), "")  # of the body with joints that carries it
             if not frame or model.body_weldid[model.geom_bodyid[other]] != 0:
                 continue
-            name = _contact_name(model, int(geom))
-            unnamed = not model.geom(geom).name and model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_SPHERE
+            own = model.geom(geom).name
+            name = ".".join(filter(None, (model.body(model.geom_bodyid[geom]).name, own)))  # see `ContactPoint.name`
+            unnamed = not own and model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_SPHERE
             if name not in robot.contact_names or unnamed:  # no sphere, it may have the key of its body's sphere
                 continue
             contact = _contact(model, c, name, int(geom))
@@ -166,7 +168,7 @@ def _contact(model: mujoco.MjModel, c: Any, name: str, geom: int) -> SoftContact
 
 def _all_contacts(model: mujoco.MjModel) -> mujoco.MjData:
     """Return data at `qpos0` with the contacts of all geometries that may touch, however far apart they are."""
-    wide, version = _copy(model), tuple(int(part) for part in mujoco.__version__.split(".")[:2])
+    wide, version = copy(model), tuple(int(part) for part in mujoco.__version__.split(".")[:2])
     for kind in ("geom", "pair"):
         getattr(wide, f"{kind}_gap")[:] += FAR
         if version < GAP_WIDENS:
@@ -177,26 +179,12 @@ def _all_contacts(model: mujoco.MjModel) -> mujoco.MjData:
     return data
 
 
-def _copy(model: mujoco.MjModel) -> mujoco.MjModel:
-    buffer = np.empty(mujoco.mj_sizeModel(model), np.uint8)
-    mujoco.mj_saveModel(model, None, buffer)
-    return mujoco.MjModel.from_binary_path("model.mjb", {"model.mjb": buffer.tobytes()})
-
-
 def _frames(model: mujoco.MjModel, robot: Robot, joints: dict[str, int]) -> dict[int, str]:
     frames = {int(model.jnt_bodyid[j]): name for name, j in joints.items()}
     free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
     if robot.floating and len(free):
         frames[int(model.jnt_bodyid[free[0]])] = "root_joint"
     return frames
-
-
-def _contact_name(model: mujoco.MjModel, geom: int) -> str:
-    """Return the key of a sphere's contact, see `ContactPoint.name`."""
-    kinds = mujoco.mjtObj
-    body = mujoco.mj_id2name(model, kinds.mjOBJ_BODY, int(model.geom_bodyid[geom])) or ""
-    name = mujoco.mj_id2name(model, kinds.mjOBJ_GEOM, geom)
-    return f"{body}.{name}" if name else body
 
 
 def _numbers(values: Array) -> Any:

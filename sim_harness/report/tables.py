@@ -23,15 +23,6 @@ def listed(corner: str, items: Iterable[tuple[str, T]], columns: Mapping[str, Ca
     return [[corner, *columns], *([name, *(cell(item) for cell in columns.values())] for name, item in items)]
 
 
-def crossed(corner: str, figures: Mapping[tuple[str, str], T], cell: Callable[[T], str]) -> Table:
-    """Return a table of figures. Each figure has two names: the first selects its row, the second its column.
-
-    corner: heading of the rows' names; cell: returns the text of a figure
-    """
-    rows, columns = (dict.fromkeys(names) for names in zip(*figures, strict=True))
-    return [[corner, *columns], *([row, *(cell(figures[row, column]) for column in columns)] for row in rows)]
-
-
 def text_table(rows: Table, width: int = WIDTH) -> str:
     """Return a table as text with aligned columns.
 

@@ -24,9 +24,9 @@ from idyn.types import Array, Record
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution, Rows
 from sim_harness.engines.first_order import FirstOrder
 from sim_harness.report.plots import Plot, picture
-from sim_harness.report.tables import Table, crossed
+from sim_harness.report.tables import Table
 from sim_harness.studies.first_order_published import Published
-from sim_harness.studies.study import Figures, Picture, Study, Sweep
+from sim_harness.studies.study import Figures, Picture, Study, Sweep, crossed
 
 BOB_INERTIA = 1 / 12
 """Moment of inertia of the pendulum's bob about its centre; its mass is 1 kg, its arm 1 m [kg·m²]."""

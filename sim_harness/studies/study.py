@@ -56,6 +56,15 @@ class Study(NamedTuple):
     pages: tuple[Page, ...] = ()  # animations, left out with a word where an extra is missing
 
 
+def crossed(corner: str, figures: Mapping[tuple[str, str], T], cell: Callable[[T], str]) -> Table:
+    """Return a table of figures. Each figure has two names: the first selects its row, the second its column.
+
+    corner: heading of the rows' names; cell: returns the text of a figure
+    """
+    rows, columns = (dict.fromkeys(names) for names in zip(*figures, strict=True))
+    return [[corner, *columns], *([row, *(cell(figures[row, column]) for column in columns)] for row in rows)]
+
+
 def measure(study: Study, progress: Progress) -> Figures:
     """Measure all sweeps at all points, in order."""
     points = [(name, point) for name, sweep in study.sweeps.items() for point in product(*map(_points, sweep.axes))]

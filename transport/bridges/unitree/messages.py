@@ -4,13 +4,12 @@ Units: rad, rad/s, N·m, m/s², N·m/rad, N·m·s/rad; quaternions w, x, y, z; t
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from time import time_ns
 from typing import NamedTuple, Self
 
 import numpy as np
-from mcap.reader import make_reader
 from mcap.writer import CompressionType, Writer
 
 from idyn.types import Array
@@ -213,7 +212,8 @@ class RawLog:
         """Overwrites an existing file."""
         self._writer = Writer(str(path), compression=CompressionType.NONE)
         self._writer.start(library="idyn")
-        self._channels = {topic: self._channel(topic, layout) for topic, layout in topics(family).items()}
+        layouts = {STATE: family.state, COMMAND: family.command}
+        self._channels = {topic: self._channel(topic, layout) for topic, layout in layouts.items()}
 
     def _channel(self, topic: str, layout: Layout) -> int:
         name = layout.structure.name.replace(".", "::")
@@ -235,19 +235,6 @@ class RawLog:
     def close(self) -> None:
         """Complete the log."""
         self._writer.finish()
-
-
-def topics(family: Family) -> dict[str, Layout]:
-    """Return the layout of the messages of each topic."""
-    return {STATE: family.state, COMMAND: family.command}
-
-
-def read_raw_log(path: Path, family: Family) -> Iterator[tuple[str, Message]]:
-    """Yield topic and message of a log, in the order in which they were written. Raises ValueError for other messages."""
-    layouts = topics(family)
-    with path.open("rb") as file:
-        for _, channel, message in make_reader(file).iter_messages(log_time_order=False):
-            yield channel.topic, Message(layouts[channel.topic], message.data, message.publish_time)
 
 
 def _define(structure: Structure, made: dict[str, str]) -> None:

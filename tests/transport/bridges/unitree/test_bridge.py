@@ -22,7 +22,7 @@ from transport.bridges.unitree.bridge import Bridge, ServedRobot
 from transport.bridges.unitree.dds import Bus, MotionSwitcher
 from transport.bridges.unitree.low_level import LowLevel
 from transport.bridges.unitree.low_state import GO2, StateDecoder
-from transport.bridges.unitree.messages import COMMAND, REMOTE, STATE, Message, RawLog, read_raw_log
+from transport.bridges.unitree.messages import COMMAND, REMOTE, STATE, Message, RawLog
 from transport.bridges.unitree.script import Step, parse_script
 from transport.robot.client import RobotClient, hello_for
 
@@ -191,9 +191,11 @@ def test_the_raw_log_has_all_messages_and_gives_the_same_states(puppet, tmp_path
     log = RawLog(path, GO2.family)
     report = bridge([], log).run([Step("stand", 0.3), Step("lie")])
     log.close()
-    found = list(read_raw_log(path, GO2.family))
-    states = [message for topic, message in found if topic == STATE]
-    sent = {bytes(message.data) for topic, message in found if topic == COMMAND}
+    with path.open("rb") as file:
+        read = make_reader(file).iter_messages(log_time_order=False)
+        found = [(channel.topic, message) for _, channel, message in read]
+    states = [Message(GO2.family.state, message.data, message.publish_time) for topic, message in found if topic == STATE]
+    sent = {message.data for topic, message in found if topic == COMMAND}
     assert {bytes(command.data) for command in puppet.commands} <= sent
     again = StateDecoder(GO2, GO2.joints)
     decoded = again.states(states)
