@@ -36,7 +36,7 @@ from sim_harness.compare.settings import (
 )
 from sim_harness.compare.settings import cells as matrix_cells
 from sim_harness.measure.metrics import QUANTITIES
-from sim_harness.report.plots import Axes, Figure, LogNorm, Normalize, cells, mpl, png
+from sim_harness.report.plots import Axes, Figure, cells, mpl, png
 from sim_harness.report.report import Report
 
 
@@ -132,11 +132,6 @@ COLOURS, ENDS = mpl.colormaps["RdYlGn"], (-0.15, 1.15)
 The ends are outside of [0, 1], so that the darkest colours are not used.
 """
 
-SIZES, DECADE = mpl.colormaps["YlOrBr"], 10.0
-"""Colour map of a quantity; it is logarithmic when the quantity is positive and spans this factor."""
-
-ACROSS = 3  # panels in a row of a part's picture
-
 LOOK = {"aspect": CELL[1] / CELL[0], "alpha": 0.75}
 """Aspect ratio of cells, and opacity of their colours, on which numbers remain legible."""
 
@@ -155,24 +150,6 @@ def matrix_figure(matrix: MatrixSettings, results: Results) -> bytes:
     return png(figure)
 
 
-def part_figure(part: PartSettings, matrix: MatrixSettings, results: Results) -> bytes:
-    """Draw the panels of each variant: one with the number of upright robots, and one for each of the part's quantities."""
-    panels = [Panel(part, variant) for variant in matrix.variants]
-    count = 1 + len(part.quantities)
-    across = min(count, ACROSS)
-    rows = math.ceil(count / across)
-    size = len(panels[0].columns) * CELL[0] + MARGIN[0], len(panels[0].rows) * CELL[1] + MARGIN[1]
-    figure = Figure(figsize=(across * size[0], len(panels) * rows * size[1] + 0.5))
-    grid = figure.subplots(len(panels) * rows, across, squeeze=False).reshape(len(panels), rows * across)
-    for variant, panel, axes in zip(matrix.variants, panels, grid, strict=True):
-        _draw_upright(axes[0], panel, results, f"{part.name}, {variant}: ")
-        for quantity, axis in zip(part.quantities, axes[1:count], strict=True):
-            _draw_quantity(axis, panel, quantity, results)
-        for axis in axes[count:]:
-            axis.set_axis_off()
-    return png(figure)
-
-
 def _draw_upright(axis: Axes, panel: Panel, results: Results, heading: str) -> None:
     found = [[results[cell] for cell in row] for row in panel.grid]
     counts = np.array([[upright([runs]) for runs in row] for row in found])
@@ -182,16 +159,6 @@ def _draw_upright(axis: Axes, panel: Panel, results: Results, heading: str) -> N
     cells(axis, columns, panel.rows, texts, counts[..., 0] / counts[..., 1], cmap=COLOURS, vmin=ENDS[0], vmax=ENDS[1], **LOOK)
     up, count = upright(results[cell] for cell in panel.cells)
     axis.set_title(f"{heading}{up} of {count} upright, {100 * up / count:.0f} %", loc="left", fontsize=11)
-
-
-def _draw_quantity(axis: Axes, panel: Panel, quantity: str, results: Results) -> None:
-    means = np.array([[statistic(results[cell], quantity).mean for cell in row] for row in panel.grid])
-    there = means[np.isfinite(means)]
-    least, most = there.min(initial=np.inf), there.max(initial=-np.inf)
-    norm = LogNorm(least, most) if 0.0 < DECADE * least <= most else Normalize()
-    texts = [["" if np.isnan(mean) else f"{mean:.2g}" for mean in row] for row in means]
-    cells(axis, panel.columns, panel.rows, texts, np.ma.masked_invalid(means), cmap=SIZES, norm=norm, **LOOK)
-    axis.set_title(QUANTITIES[quantity].heading, loc="left", fontsize=11)
 
 
 def _short_text(runs: Runs) -> str:
@@ -236,7 +203,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
         return [decide_cells(check, self.settings, self.results) for check in self.settings.check]
 
     def add_to(self, report: Report, name: str) -> None:
-        """Add the picture of the matrix, the tables of each part, and pictures of parts with quantities."""
+        """Add the picture of the matrix, and the tables of each part."""
         caption = "Colour: share of the robots that stayed upright. Number: their mean joint tracking error [mrad]."
         report.paragraph("In the tables: upright robots, and their mean joint tracking error [mrad] and mean |dτ/dt| [N·m/s].")
         report.picture(matrix_figure(self.settings, self.results), caption, name)
@@ -247,9 +214,6 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
                 report.table(upright_table(panel, self.results))
                 for quantity in part.quantities:
                     report.table(quantity_table(panel, quantity, self.results))
-            if part.quantities:
-                caption = f"{part.name}: robots that stayed upright, and the mean of each quantity over them."
-                report.picture(part_figure(part, self.settings, self.results), caption, f"{name}-{part.name}")
 
     def figures(self) -> dict[str, Any]:
         """Return the figures of each cell: names, number of runs, quantities; length and verdict of each run."""

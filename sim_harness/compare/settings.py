@@ -83,7 +83,7 @@ class PartSettings(Settings, frozen=True):
     columns: Literal["world", "law", "case"] = "case"  # the axis of the columns; all others form the rows
     seeds: Count | None = None
     changes: Changes = msgspec.field(default_factory=dict)
-    # rows of `sim_harness.measure.metrics.QUANTITIES`; each has a table and a panel in the picture of the part
+    # rows of `sim_harness.measure.metrics.QUANTITIES`; each has a table
     quantities: tuple[str, ...] = ()
 
 

@@ -19,10 +19,10 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap, LogNorm, Normalize
+from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 
-__all__ = ["Axes", "Figure", "ListedColormap", "LogNorm", "Normalize", "mpl", "plt"]
+__all__ = ["Axes", "Figure", "ListedColormap", "LogNorm", "mpl", "plt"]
 
 STYLE: dict[Any, Any] = {
     "axes.grid": True,
