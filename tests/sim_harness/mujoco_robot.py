@@ -1,4 +1,4 @@
-"""Robots in MuJoCo at 1 kHz: alone, as clients of a server, with a planner, under `predict_tasks`; paths for tasks."""
+"""Robots in MuJoCo at 1 kHz: alone, as clients of a server, with a planner; paths for tasks."""
 
 from collections import deque
 from contextlib import contextmanager
@@ -10,8 +10,7 @@ from controllers.build import load_controller
 from controllers.config.loading import load
 from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
-from idyn import Flat, State, contacts_from_geometry
-from idyn.tasks import FrameTask, PostureTask, TaskStack, predict_tasks
+from idyn.tasks import FrameTask
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.mujoco.robot_model import Coordinates, build_model
 from sim_harness.run.server_process import ServerProcess
@@ -29,9 +28,6 @@ from transport.startup.loopback import Loopback
 DT, MS = 1e-3, 1_000_000
 PERIOD = 20
 """Period of the commands [ticks]."""
-
-SETTLED = 3.0
-"""Figures of a `TaskRun` are taken from this time on [s]."""
 
 
 class MujocoRobot:
@@ -195,66 +191,3 @@ def follow(frame, path, t, origin, **fields):
     return FrameTask(
         frame=frame, position=origin + x, velocity=np.concatenate([v, still]), acceleration=np.concatenate([a, still]), **fields
     )
-
-
-class TaskRun(MujocoRobot):
-    """go2 in MuJoCo under `predict_tasks`.
-
-    ground: see `MujocoSettings`; mu: friction of world and model; noise: standard deviations of the measured state, in units of
-    0.2 mm, 1 mrad (base), 0.5 mrad (joints), 10 mm/s and 10 mrad/s (base), 50 mrad/s (joints)
-    """
-
-    def __init__(self, *, ground="default", mu=None, noise=0.0, law="coulomb"):
-        super().__init__(*load_robot("go2"), ground)
-        if mu is not None:
-            self.model.pair_friction[:, :2] = mu
-        self.mu, self.noise, self.law, self.rng, self.guess = mu, noise, law, np.random.default_rng(0), None
-        self.errors, self.upright = [], True
-
-    def position(self, frame, q):
-        return self.robot.frames.placement(frame, q).translation
-
-    def measured(self, q, v):
-        if not self.noise:
-            return q, v
-        a, nv, draw = self.robot.tree.a, self.robot.nv, self.rng.normal
-        shift, speed = np.zeros(nv), np.zeros(nv)
-        shift[:3], shift[3:6], shift[a] = 2e-4 * draw(size=3), 1e-3 * draw(size=3), 5e-4 * draw(size=len(a))
-        speed[:3], speed[3:6], speed[a] = 1e-2 * draw(size=3), 1e-2 * draw(size=3), 5e-2 * draw(size=len(a))
-        return self.robot.integrate(q, self.noise * shift), v + self.noise * speed
-
-    def loop(self, seconds, tasks_at, error_at, without=None):
-        """Run the loop. tasks_at(t, q): the tasks; error_at(t, q): what is recorded from `SETTLED` on; without: key of a
-        contact that is not in the set from one second on"""
-        for k in range(round(seconds / DT)):
-            t = k * DT
-            q, v = self.state
-            seen_q, seen_v = self.measured(q, v)
-            mu = None if self.mu is None else np.full(4, self.mu)
-            contacts = contacts_from_geometry(self.robot, seen_q, Flat(), margin=0.002, mu=mu)
-            if without is not None and t >= 1.0:
-                contacts = contacts.take(np.array([key != without for key in contacts.keys]))
-            posture = PostureTask(angles=self.robot.joint_angles(self.stance), level=1)
-            stack = TaskStack(tasks=[*tasks_at(t, q), posture])
-            answer = predict_tasks(
-                self.robot, State(q=seen_q, v=seen_v), contacts, stack, law=self.law, dt=DT, guess=self.guess
-            )
-            assert answer.prediction.status.ok
-            self.guess = answer.prediction.guess
-            self.step(answer.prediction.tau)
-            if t >= SETTLED:
-                self.errors.append(error_at(t, q))
-            if not 0.7 < q[2] / self.stance[2] < 1.3:
-                self.upright = False
-                return self
-        return self
-
-    @property
-    def rms(self):
-        """Root mean square of the recorded errors [mm]."""
-        return 1e3 * float(np.sqrt(np.mean(np.square(self.errors))))
-
-    @property
-    def rate(self):
-        """Mean |dτ/dt| from `SETTLED` on [N·m/s]."""
-        return float(np.abs(np.diff(self.torques[round(SETTLED / DT) - 1 :], axis=0)).mean() / DT)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 import mujoco
@@ -12,16 +13,18 @@ import numpy as np
 import pytest
 from documents import ROOT
 from fast import first_is_fast, full
-from mujoco_robot import DT, ClientRobot, DrivenRobot, TaskRun, circle, follow, ramp, served, target
+from mujoco_robot import DT, ClientRobot, DrivenRobot, circle, follow, ramp, served, target
 from ros import OWN_DOMAIN, SENSOR, Ros, matched, message_type
 from wire import running
 
 from controllers.build import load_controller
 from idyn.errors import ConfigError
-from idyn.tasks import ComTask, ForceTask, FrameTask, PostureTask
+from idyn.tasks import ComTask, ForceTask, FrameTask, PostureTask, predict_tasks
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.robot.lying import PerturbationSettings
 from sim_harness.run.experiment import Listener
 from sim_harness.run.plan import build_plan, load_plan, simulated_robot
+from sim_harness.studies import tasks as study
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
@@ -207,63 +210,28 @@ def test_no_task_of_an_arm_makes_a_walking_robot_fall(task):
     assert walk.world.q[0] > 0.9
 
 
-def trunk_circle(radius=0.03, frequency=0.5, seconds=6.0, **world):
-    """The trunk follows a circle in the horizontal plane, with constant attitude. The circle begins after one second, about the
-    position where the robot then stands."""
-    run, path, start = TaskRun(**world), circle(radius, frequency, (0, 1)), {}
-
-    def tasks(t, q):
-        if t <= 1.0:
-            start["x"] = run.position("root_joint", q)
-        return [follow("root_joint", path, t - 1.0, start["x"], rotation=np.eye(3))]
-
-    return run.loop(seconds, tasks, lambda t, q: np.linalg.norm(q[:3] - start["x"] - path(t - 1.0)))
-
-
 @pytest.mark.parametrize(
-    ("world", "rms", "rate"),
+    ("run", "law", "ground", "rms", "rate"),
     first_is_fast(
         [
-            ({}, 0.15, 5.0),
-            ({"law": "exact-cone"}, 0.15, 5.0),
-            ({"ground": "firm"}, 0.15, 5.0),
-            ({"ground": "stiff"}, 0.15, 5.0),
-            ({"noise": 1.0}, 0.4, 100.0),
-            ({"radius": 0.05, "frequency": 1.0, "mu": 0.15}, 60.0, np.inf),  # asks for 2.0 m/s², friction gives 1.5
+            ("trunk on a circle", "coulomb", "default", 0.15, 5.0),
+            ("trunk on a circle", "exact-cone", "default", 0.15, 5.0),
+            ("trunk on a circle", "coulomb", "firm", 0.15, 5.0),
+            ("trunk on a circle", "coulomb", "stiff", 0.15, 5.0),
+            ("with sensor noise", "coulomb", "default", 0.4, 100.0),
+            ("friction too low", "coulomb", "default", 60.0, np.inf),  # asks for 2.0 m/s², friction gives 1.5
+            ("a free foot on a circle", "coulomb", "default", 0.1, 5.0),
         ]
     ),
 )
-def test_the_trunk_follows_a_circle(world, rms, rate):
-    run = trunk_circle(**world)
-    assert run.upright
-    assert run.rms <= rms
-    assert run.rate <= rate
-
-
-@full
-def test_a_free_foot_draws_a_circle_while_the_trunk_stands_on_three():
-    run, start = TaskRun(), {}
-    drawn = circle(0.03, 0.5, (0, 2))
-    shift = np.array([-0.03, -0.03, 0.0])
-
-    def path(t):
-        return drawn(t) + np.array([0.0, 0.0, 0.06 * ramp(t)])
-
-    def tasks(t, q):
-        if t == 0.0:
-            start["x"] = run.position("root_joint", q)
-        if t <= 1.0:
-            start["foot"] = run.position("FL_foot", q)
-        trunk = FrameTask(frame="root_joint", position=start["x"] + ramp(t) * shift, rotation=np.eye(3))
-        return [trunk] if t <= 1.0 else [trunk, follow("FL_foot", path, t - 1.0, start["foot"])]
-
-    def error(t, q):
-        return np.linalg.norm(run.position("FL_foot", q) - start["foot"] - path(t - 1.0))
-
-    run.loop(6.0, tasks, error, without="FL_foot")
-    assert run.upright
-    assert run.rms <= 0.1
-    assert run.rate <= 5.0
+def test_trunk_and_foot_follow_circles(monkeypatch, run, law, ground, rms, rate):
+    """The runs of `idyn compare tasks`, also under another law and on other grounds."""
+    monkeypatch.setattr(study, "MujocoSettings", partial(MujocoSettings, ground=ground))
+    monkeypatch.setattr(study, "predict_tasks", lambda *given, **named: predict_tasks(*given, **named | {"law": law}))
+    found = study.figures_of(study.stance(), study.RUNS[run], None, study.OWN)
+    assert (found.fell, found.failed) == (np.inf, 0)
+    assert found.tracking <= rms
+    assert found.rate <= rate
 
 
 VALID_TASKS = 0.05
