@@ -30,7 +30,7 @@ from sim_harness.engines.penalty import Penalty
 from sim_harness.measure.verdict import Ending, verdict
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.report import Report
-from sim_harness.report.tables import crossed, listed
+from sim_harness.report.tables import listed
 from sim_harness.robot.imperfections import ImperfectionSettings
 from sim_harness.run.experiment import TRACE, run_in_process
 from sim_harness.studies import bench_tasks, cone_study, contact_models, sap_study, tasks
@@ -38,7 +38,7 @@ from sim_harness.studies.contact_models import SCENES, plan_of
 from sim_harness.studies.race import load_comparison as load_race
 from sim_harness.studies.race import run_race
 from sim_harness.studies.sap_study import Pile
-from sim_harness.studies.study import Picture, Study, Sweep, measure, report_of
+from sim_harness.studies.study import Picture, Study, Sweep, crossed, measure, report_of
 from sim_harness.studies.tasks import RUNS
 from sim_harness.world.worlds import AnyEngine
 
