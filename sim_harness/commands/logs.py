@@ -30,7 +30,7 @@ def run_replay(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _one(options: argparse.Namespace) -> tuple[Any, bool]:
-    for name in ("executor", "jobs", "window"):
+    for name in ("executor", "jobs"):
         if getattr(options, name) is not None:
             raise ConfigError(f"--{name}", "expected --out DIR beside it, for the results")
     if len(options.logs) > 1 or len(options.law) > 1:
@@ -49,9 +49,8 @@ def _one(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _fleet(options: argparse.Namespace) -> tuple[Any, bool]:
-    given = {} if options.window is None else {"window": options.window}
     laws = tuple(options.law) or (RECORDED,)
-    how = How(laws=laws, selection=options.selection, **given)
+    how = How(laws=laws, selection=options.selection)
     executor = options.executor or "processes", 1 if options.jobs is None else options.jobs
     with run_bar("task") as progress:
         report = run_fleet(options.logs, how, options.out, executor, progress)

@@ -209,7 +209,6 @@ def replay(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for all torques, as Parquet (extra 'parquet')")
     parser.add_argument("--executor", choices=EXECUTORS, help="library that distributes the work (default: processes)")
     parser.add_argument("--jobs", type=int, metavar="N", help="number of parallel tasks (default: 1)")
-    parser.add_argument("--window", type=int, metavar="TICKS", help="ticks of a file of the results (default: 20000)")
     add_json(parser, "the figures")
 
 

@@ -1,8 +1,8 @@
 """A fleet of logs: survey, replay in parallel, manifest, figures.
 
-The folder of the results has a file for each window, `law=LAW/log=NAME/window=NUMBER/ticks.parquet`, and `_manifest.json`. A
-file is a function of the log, its settings, law, selection and window only: a stopped run continues. A task has the path of
-its log, which the worker reads: sent with the tasks, the messages would pass through one process.
+The folder of the results has a file for each log under each law, `law=LAW/log=NAME/ticks.parquet`, and `_manifest.json`. A
+file is a function of the log, its settings, law and selection only: a stopped run continues. A task has the path of its log,
+which the worker reads: sent with the tasks, the messages would pass through one process.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from controllers.settings import ControllerSettings
 from idyn.errors import ConfigError
 from sim_harness.compare.jobs import Job, Progress, code_digest, digest_of, run_jobs
 from sim_harness.export.files import parquet
-from sim_harness.fleet.ticks import TickWriter, digest, read, rows_of, write
+from sim_harness.fleet.ticks import TickFile, add_to_digest, groups, rows_of
 from sim_harness.report.tables import Table
 from transport.log.provenance import recorded_settings
 from transport.log.reader import LogReader
@@ -37,7 +37,6 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
 
     laws: tuple[str, ...] = (RECORDED,)  # contact laws, `RECORDED` for the log's own
     selection: str | None = None  # None: the log's own
-    window: int = 20_000  # ticks of a window
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,14 +47,6 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     ticks: int  # number of states that were answered by a torque
     complete: bool  # whether it was read to its end
-
-
-class Window(msgspec.Struct, frozen=True):
-    """Consecutive ticks of a log. number: of the window, from 0 on; first: number of its first tick, from 0 on"""
-
-    number: int
-    first: int
-    ticks: int
 
 
 def survey(path: Path, how: How) -> Log:
@@ -87,85 +78,58 @@ def _add(digest: "hashlib._Hash", *parts: bytes) -> None:
         digest.update(part)
 
 
-def windows(log: Log, how: How) -> tuple[Window, ...]:
-    """Return the windows of a log, the last one with the rest of the ticks."""
-    firsts = range(0, log.ticks, how.window)
-    return tuple(Window(i, first, min(how.window, log.ticks - first)) for i, first in enumerate(firsts))
-
-
 FILE = "ticks.parquet"
 
 
 class Task(Job, frozen=True, kw_only=True):
-    """A log under a law, with its windows in order, which share one replay. folder: of their results"""
+    """A log under a law. folder: of its results"""
 
     log: Log
     law: str
     selection: str | None
-    windows: tuple[Window, ...]
-
-    def file(self, window: Window) -> Path:
-        """Return the path of the results of a window."""
-        return self.folder / f"window={window.number:06d}" / FILE
 
     @property
-    def missing(self) -> tuple[Window, ...]:
-        """The windows without results."""
-        return tuple(window for window in self.windows if rows_of(self.file(window)) != window.ticks)
+    def done(self) -> bool:
+        """Whether the results of all ticks are there."""
+        return rows_of(self.folder / FILE) == self.log.ticks
 
 
 def tasks_of(logs: list[Log], how: How, root: Path) -> list[Task]:
     """Return the tasks of a fleet, the longest first."""
     tasks = [
         Task(
-            digest=digest_of([log.sha256, law, how.selection, how.window]),
+            digest=digest_of([log.sha256, law, how.selection]),
             folder=root / f"law={law}" / f"log={log.name}",
             log=log,
             law=law,
             selection=how.selection,
-            windows=windows(log, how),
         )
         for law in how.laws
         for log in logs
     ]
-    return sorted(tasks, key=lambda task: -sum(window.ticks for window in task.windows))
+    return sorted(tasks, key=lambda task: -task.log.ticks)
 
 
 def run_task(task: Task) -> None:
-    """Replay the windows of a task that have no results, and write a file for each. Raises LogError."""
-    missing = task.missing
-    if not missing:
-        return
+    """Replay a log and write the file of its results. Raises LogError."""
     law = None if task.law == RECORDED else task.law
-    with LogReader(task.log.path) as reader, steady():
-        exchanges = replayed(reader, law=law, selection=task.selection)
-        ticks = (exchange for exchange in exchanges if exchange.entry.answered)
-        tick = 0
-        for window in missing:
-            for _ in range(window.first - tick):  # not kept
-                next(ticks, None)
-            writer = TickWriter()
-            for exchange in ticks:
-                writer.add(exchange)
-                if len(writer) == window.ticks:
-                    break
-            if len(writer) < window.ticks:
-                raise LogError(f"{task.log.path}: expected {task.log.ticks} ticks, got fewer: the log has changed")
-            tick = window.first + window.ticks
-            write(task.file(window), writer.take())
+    with LogReader(task.log.path) as reader, steady(), TickFile(task.folder / FILE) as file:
+        for exchange in replayed(reader, law=law, selection=task.selection):
+            if exchange.entry.answered:
+                file.add(exchange)
+        if file.ticks != task.log.ticks:
+            raise LogError(f"{task.log.path}: expected {task.log.ticks} ticks, got {file.ticks}: the log has changed")
 
 
 MANIFEST = "_manifest.json"  # readers of partitioned Parquet skip names that begin with an underscore or a dot
 PACKAGES = ("idyn", "pin", "numpy", "scipy")  # packages whose versions the manifest names
 
 
-class WindowResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a window, in figures."""
+class LogResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a log under a law, in figures."""
 
     law: str
     log: str
-    window: int
-    first: int
     ticks: int
     sha256: str  # of its columns
     identical: int  # ticks with the recorded torques bit for bit
@@ -175,31 +139,31 @@ class WindowResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a fleet. sha256: of the results of all windows, ordered by law, log and window"""
+    """The results of a fleet. sha256: of all results, ordered by law and log"""
 
     sha256: str
     logs: list[Log]
-    windows: list[WindowResult]
+    results: list[LogResult]
 
     @property
     def table(self) -> Table:
         """The figures of each law."""
         rows = [["law", "logs", "ticks", "identical", "refused", "mean |Δτ| [N·m]", "max |Δτ| [N·m]"]]
-        for law in dict.fromkeys(result.law for result in self.windows):
-            rows.append(_row(law, [result for result in self.windows if result.law == law]))
+        for law in dict.fromkeys(result.law for result in self.results):
+            rows.append(_row(law, [result for result in self.results if result.law == law]))
         return rows
 
     def exact(self, law: str) -> bool:
         """Return whether a law gave the recorded torques bit for bit in all ticks."""
-        return all(result.identical == result.ticks for result in self.windows if result.law == law)
+        return all(result.identical == result.ticks for result in self.results if result.law == law)
 
 
-def _row(law: str, results: Sequence[WindowResult]) -> list[str]:
+def _row(law: str, results: Sequence[LogResult]) -> list[str]:
     ticks, refused = sum(result.ticks for result in results), sum(result.refused for result in results)
     change = sum(result.change_sum for result in results) / max(ticks - refused, 1)
     return [
         law,
-        str(len({result.log for result in results})),
+        str(len(results)),
         str(ticks),
         f"{sum(result.identical for result in results) / ticks:.2%}",
         str(refused),
@@ -216,7 +180,8 @@ def run_fleet(paths: Sequence[Path], how: How, out: Path, executor: tuple[str, i
     when tasks failed, after all others have ended.
     """
     parquet("--out")
-    _check(how)
+    if len(set(how.laws)) < len(how.laws):
+        raise ConfigError("--law", f"expected different laws, got {', '.join(how.laws)}")
     logs = [survey(path, how) for path in paths]
     if len({log.name for log in logs}) < len(logs):
         raise ConfigError("logs", "expected different logs, got one twice")
@@ -224,25 +189,16 @@ def run_fleet(paths: Sequence[Path], how: How, out: Path, executor: tuple[str, i
     about = _about(how)
     _claim(out, about, logs)
     tasks = tasks_of(logs, how, out)
-    run_jobs(tasks, run_task, lambda task: not task.missing, executor, progress)
-    results = [_result(task, window) for task in tasks for window in task.windows]
-    results.sort(key=lambda result: (result.law, result.log, result.window))
-    text = "".join(f"{result.law} {result.log} {result.window} {result.sha256}\n" for result in results)
-    report = FleetReport(sha256=hashlib.sha256(text.encode()).hexdigest(), logs=logs, windows=results)
-    _write(out, about | {"sha256": report.sha256} | _listed(logs) | {"windows": msgspec.to_builtins(results)})
+    run_jobs(tasks, run_task, lambda task: task.done, executor, progress)
+    results = sorted(map(_result, tasks), key=lambda result: (result.law, result.log))
+    text = "".join(f"{result.law} {result.log} {result.sha256}\n" for result in results)
+    report = FleetReport(sha256=hashlib.sha256(text.encode()).hexdigest(), logs=logs, results=results)
+    _write(out, about | {"sha256": report.sha256} | _listed(logs) | {"results": msgspec.to_builtins(results)})
     return report
-
-
-def _check(how: How) -> None:
-    if how.window < 1:
-        raise ConfigError("--window", f"expected a number of ticks ≥ 1, got {how.window}")
-    if len(set(how.laws)) < len(how.laws):
-        raise ConfigError("--law", f"expected different laws, got {', '.join(how.laws)}")
 
 
 def _about(how: How) -> dict[str, Any]:
     return {
-        "window": how.window,
         "selection": how.selection or RECORDED,
         "code": code_digest(),
         "versions": {package: version(package) for package in PACKAGES},
@@ -275,18 +231,21 @@ def _write(out: Path, manifest: dict[str, Any]) -> None:
     part.replace(out / MANIFEST)
 
 
-def _result(task: Task, window: Window) -> WindowResult:
-    ticks = read(task.file(window))
-    answered = np.isfinite(ticks["change_mean"])
-    return WindowResult(
+def _result(task: Task) -> LogResult:
+    sha256, identical, refused, change_sum, change_max = hashlib.sha256(), 0, 0, 0.0, 0.0
+    for ticks in groups(task.folder / FILE):
+        add_to_digest(sha256, ticks)
+        answered = np.isfinite(ticks["change_mean"])
+        identical, refused = identical + int(ticks["identical"].sum()), refused + int((~answered).sum())
+        change_sum += float(ticks["change_mean"][answered].sum())
+        change_max = max(change_max, float(ticks["change_max"][answered].max(initial=0.0)))
+    return LogResult(
         law=task.law,
         log=task.log.name,
-        window=window.number,
-        first=window.first,
-        ticks=window.ticks,
-        sha256=digest(ticks),
-        identical=int(ticks["identical"].sum()),
-        refused=int((~answered).sum()),
-        change_sum=float(ticks["change_mean"][answered].sum()),
-        change_max=float(ticks["change_max"][answered].max(initial=0.0)),
+        ticks=task.log.ticks,
+        sha256=sha256.hexdigest(),
+        identical=identical,
+        refused=refused,
+        change_sum=change_sum,
+        change_max=change_max,
     )

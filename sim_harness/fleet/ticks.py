@@ -1,7 +1,8 @@
-"""Replayed ticks as columns: collected, written to a Parquet file for each window (extra `parquet`), read and hashed."""
+"""Replayed ticks as columns: collected, written to a Parquet file for each log (extra `parquet`), read and hashed."""
 
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,15 +43,37 @@ TAU = "tau"  # the column with na values per row; the others have one
 Ticks = dict[str, Array]  # name of a column → its values (rows) or (rows, na)
 
 
-class TickWriter:
-    """Collects replayed ticks."""
+GROUP = 20_000  # ticks of a row group: so many are in memory at a time
 
-    def __init__(self) -> None:
+
+class TickFile:
+    """Context manager of a file of replayed ticks. It appears in one step, complete: a killed process leaves no part of it.
+
+    ticks: number of ticks so far
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.ticks = 0
+        self._path, self._part = path, path.with_name(f".{path.name}.{os.getpid()}")
         self._rows: list[tuple[Any, ...]] = []
         self._torques: list[Array] = []  # recorded, replayed, recorded, …
+        self._writer: Any = None
 
-    def __len__(self) -> int:
-        return len(self._rows)
+    def __enter__(self) -> "TickFile":
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        for old in self._path.parent.glob(f".{self._path.name}.*"):  # of a process that was killed
+            old.unlink(missing_ok=True)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is None and self._rows:
+            self._write()
+        if self._writer is not None:
+            self._writer.close()
+        if kind is None:
+            with self._part.open("rb") as file:
+                os.fsync(file.fileno())
+            self._part.replace(self._path)
 
     def add(self, exchange: Replayed) -> None:
         """Add a tick of the log."""
@@ -69,62 +92,52 @@ class TickWriter:
             self._torques.append(tau if same else numbers(answer.tau))
         key = recorded.session, recorded.seq, recorded.t_robot
         self._rows.append((*key, STATUSES.index(status), same, replayed_force, force))
+        self.ticks += 1
+        if len(self._rows) == GROUP:
+            self._write()
 
-    def take(self) -> Ticks:
-        """Return the ticks, and begin anew."""
+    def _write(self) -> None:
+        """Write the ticks since the last call as a row group."""
+        pa, pq = parquet("--out")
         rows, torques = self._rows, np.array(self._torques)
         self._rows, self._torques = [], []
         recorded, replayed = torques[0::2], torques[1::2]
         change = np.abs(replayed - recorded)
         session, seq, t_robot, status, same, force, recorded_force = zip(*rows, strict=True)
         values = (session, seq, t_robot, status, same, replayed, change.mean(axis=1), change.max(axis=1), force, recorded_force)
-        return {
-            column.name: np.ascontiguousarray(value, dtype=column.type) for column, value in zip(COLUMNS, values, strict=True)
-        }
+        fields, arrays = [], []
+        for column, value in zip(COLUMNS, values, strict=True):
+            array = pa.array(np.ascontiguousarray(value, dtype=column.type).ravel())
+            if column.name == TAU:
+                array = pa.FixedSizeListArray.from_arrays(array, replayed.shape[1])
+            arrays.append(array)
+            fields.append(pa.field(column.name, array.type, metadata={"unit": column.unit, "meaning": column.meaning}))
+        table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._part, table.schema, compression="zstd")
+        self._writer.write_table(table, row_group_size=GROUP)
 
 
-def digest(ticks: Ticks) -> str:
-    """Return the SHA-256 of all columns: their names, types, shapes and values."""
-    found = hashlib.sha256()
-    for column in COLUMNS:
-        values = ticks[column.name]
-        found.update(f"{column.name} {column.type} {values.shape}\n".encode())
-        found.update(values.tobytes())
-    return found.hexdigest()
-
-
-def write(path: Path, ticks: Ticks) -> None:
-    """Write ticks to a file. It appears in one step, complete: a process that is killed leaves no part of it."""
-    pa, pq = parquet("--out")
-    fields, arrays = [], []
-    for column in COLUMNS:
-        values = ticks[column.name]
-        array = pa.array(values.ravel())
-        if column.name == TAU:
-            array = pa.FixedSizeListArray.from_arrays(array, values.shape[1])
-        arrays.append(array)
-        fields.append(pa.field(column.name, array.type, metadata={"unit": column.unit, "meaning": column.meaning}))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for old in path.parent.glob(f".{path.name}.*"):  # of a process that was killed
-        old.unlink(missing_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), part, compression="zstd")
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
-    part.replace(path)
-
-
-def read(path: Path) -> Ticks:
-    """Return the contents of a file that `write` has written."""
+def groups(path: Path) -> Iterator[Ticks]:
+    """Yield the row groups of a file that `TickFile` has written."""
     _, pq = parquet("--out")
-    table = pq.read_table(path, partitioning=None)
-    ticks = {}
+    with pq.ParquetFile(path) as file:
+        for number in range(file.num_row_groups):
+            table, ticks = file.read_row_group(number), {}
+            for column in COLUMNS:
+                values = table.column(column.name).combine_chunks()
+                flat = values.flatten() if column.name == TAU else values
+                array = np.ascontiguousarray(flat.to_numpy(zero_copy_only=False), dtype=column.type)
+                ticks[column.name] = array.reshape(len(table), -1) if column.name == TAU else array
+            yield ticks
+
+
+def add_to_digest(sha256: "hashlib._Hash", ticks: Ticks) -> None:
+    """Add all columns to a digest: their names, types, shapes and values."""
     for column in COLUMNS:
-        values = table.column(column.name).combine_chunks()
-        flat = values.flatten() if column.name == TAU else values
-        array = np.ascontiguousarray(flat.to_numpy(zero_copy_only=False), dtype=column.type)
-        ticks[column.name] = array.reshape(len(table), -1) if column.name == TAU else array
-    return ticks
+        values = ticks[column.name]
+        sha256.update(f"{column.name} {column.type} {values.shape}\n".encode())
+        sha256.update(values.tobytes())
 
 
 def rows_of(path: Path) -> int | None:

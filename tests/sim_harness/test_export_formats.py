@@ -33,6 +33,7 @@ from sim_harness.commands.main import main
 from sim_harness.export.quantities import QUANTITIES, STATUSES, quantities_of
 from sim_harness.export.scene import Shown
 from sim_harness.fleet import run as fleet_run
+from sim_harness.fleet import ticks as fleet_ticks
 from sim_harness.fleet.run import How, run_fleet
 from sim_harness.run import logs
 from sim_harness.run.experiment import run_in_process
@@ -328,7 +329,6 @@ def test_arms_and_humanoids_are_exported(experiment: str, tmp_path: Path) -> Non
         assert main(["export", str(log), option]) == 0
 
 
-WINDOW = 25
 KEYS = ("session", "seq", "t_robot")
 
 
@@ -363,7 +363,7 @@ def files(out):
 
 
 def run(logs, out, executor=("processes", 1), **how):
-    return run_fleet(logs, How(**({"window": WINDOW} | how)), out, executor, lambda *_: None)
+    return run_fleet(logs, How(**how), out, executor, lambda *_: None)
 
 
 def rows(out, law="recorded"):
@@ -381,33 +381,32 @@ def test_a_replay_as_recorded_has_the_torques_of_the_log(log, tmp_path):
     assert [tuple(row[key] for key in KEYS) for row in found] == keys
     assert np.array([row["tau"] for row in found]).tobytes() == tau
     assert all(row["identical"] and row["status"] == 0 and row["change_max"] == 0.0 for row in found)
-    assert [row["window"] for row in found] == [0] * 25 + [1] * 25 + [2] * 10
     assert report.exact("recorded")
     weight = np.mean([row["normal_force"] for row in found])
     assert weight == pytest.approx(np.mean([row["normal_force_recorded"] for row in found]), abs=0.0)
     assert weight == pytest.approx(4.8 * 9.81, rel=1e-3)  # of the robot [N]
     manifest = json.loads((tmp_path / "out" / "_manifest.json").read_text())
     assert manifest["sha256"] == report.sha256
-    assert sum(window["ticks"] for window in manifest["windows"]) == manifest["logs"][0]["ticks"] == TICKS
+    assert sum(result["ticks"] for result in manifest["results"]) == manifest["logs"][0]["ticks"] == TICKS
 
 
 @full
 @pytest.mark.usefixtures("here")
-def test_windows_of_any_length_are_parts_of_one_replay(walk, tmp_path):
-    """Under another law, whose torques differ; the figures are those of `replay`."""
-    known = replay(walk, law="sap").differences
-    for window in (1000, 25, 7):
-        out = tmp_path / str(window)
-        report = run([walk], out, laws=("sap",), window=window)
-        found = rows(out, "sap")
-        change = np.array([row["tau"] for row in found]) - np.frombuffer(torques(walk)[1]).reshape(TICKS, -1)
+def test_another_law_has_the_differences_of_a_replay_whatever_is_in_memory(walk, tmp_path, monkeypatch):
+    """Row groups of 25 ticks have the values of one group."""
+    known, found = replay(walk, law="sap").differences, {}
+    for group in (1000, 25):
+        monkeypatch.setattr(fleet_ticks, "GROUP", group)
+        report = run([walk], tmp_path / str(group), laws=("sap",))
+        found[group] = rows(tmp_path / str(group), "sap")
+        change = np.array([row["tau"] for row in found[group]]) - np.frombuffer(torques(walk)[1]).reshape(TICKS, -1)
         assert np.abs(change).mean() == pytest.approx(known.tau_mean, rel=1e-12)
         assert np.abs(change).max() == known.tau_max > 0.0
-        if window == 1000:
-            whole = found
-        assert [row | {"window": 0} for row in found] == [row | {"window": 0} for row in whole]
         line = dict(zip(*report.table, strict=True))
         assert float(line["mean |Δτ| [N·m]"]) == pytest.approx(known.tau_mean, rel=1e-3)
+    assert found[25] == found[1000]
+    (file,) = files(tmp_path / "25")
+    assert [pq.ParquetFile(file).metadata.row_group(i).num_rows for i in range(3)] == [25, 25, 10]
 
 
 @full
@@ -424,36 +423,32 @@ def test_another_law_is_not_stopped_because_the_motors_gave_other_torques(tmp_pa
 
 @full
 @pytest.mark.usefixtures("here")
-def test_a_run_continues_with_what_is_missing_or_damaged(log, tmp_path, monkeypatch):
-    """The first run ends in the second window; then one file is cut, as by a full disk."""
-    out, write = tmp_path / "out", fleet_run.write
+def test_a_run_continues_with_what_is_missing_or_damaged(log, walk, tmp_path, monkeypatch):
+    """The first run ends in the second log; then a file is cut, as by a full disk."""
+    out, known, replays = tmp_path / "out", run([log, walk], tmp_path / "other").sha256, fleet_run.replayed
 
-    def interrupted(path, ticks):
-        if "000001" in str(path):
+    def interrupted(reader, **how):
+        if reader.path == walk:
             raise KeyboardInterrupt
-        write(path, ticks)
+        return replays(reader, **how)
 
-    monkeypatch.setattr(fleet_run, "write", interrupted)
+    monkeypatch.setattr(fleet_run, "replayed", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run([log], out)
+        run([log, walk], out)
     (first,) = files(out)
     written = first.stat().st_mtime_ns
-    monkeypatch.setattr(fleet_run, "write", write)
-    resumed = run([log], out)
+    monkeypatch.setattr(fleet_run, "replayed", replays)
+    assert run([log, walk], out).sha256 == known
     assert first.stat().st_mtime_ns == written
-    assert resumed.sha256 == run([log], tmp_path / "other").sha256
-    last = files(out)[-1]
-    last.write_bytes(last.read_bytes()[:-20])
-    assert run([log], out).sha256 == resumed.sha256
-    with pytest.raises(ConfigError, match="another window"):
-        run([log], out, window=10)
+    first.write_bytes(first.read_bytes()[:-20])
+    assert run([log, walk], out).sha256 == known
+    with pytest.raises(ConfigError, match="another selection"):
+        run([log], out, selection="torque")
 
 
 def test_bad_settings_and_folders_are_named(log, tmp_path):
     with pytest.raises(ConfigError, match=r"law.*koulomb"):
         run([log], tmp_path / "out", laws=("koulomb",))
-    with pytest.raises(ConfigError, match=r"--window: expected .* ≥ 1, got 0"):
-        run([log], tmp_path / "out", window=0)
     with pytest.raises(ConfigError, match="one twice"):
         run([log, log], tmp_path / "out")
     with pytest.raises(LogError, match=r"none\.mcap"):
@@ -477,20 +472,20 @@ NEEDS = {"processes": "multiprocessing", "dask": "distributed", "ray": "ray"}
 @pytest.mark.long
 @pytest.mark.parametrize("executor", NEEDS)
 def test_a_killed_run_on_a_cluster_of_this_machine_resumes_to_the_same_bits(walk, log, tmp_path, executor):
-    """Killed by SIGKILL after some of the windows, with one and with two workers."""
+    """Killed by SIGKILL after some of the logs, with one and with two workers."""
     if importlib.util.find_spec(NEEDS[executor]) is None:
         pytest.skip(f"needs {NEEDS[executor]}")
-    known = run([walk, log], tmp_path / "known", laws=("sap", "no-slip"), window=10).sha256
+    known = run([walk, log], tmp_path / "known", laws=("sap", "no-slip")).sha256
     for jobs in (1, 2):
         out = tmp_path / str(jobs)
-        words = ["replay", walk, log, "--law", "sap", "--law", "no-slip", "--window", "10", "--out", out, "--jobs", jobs]
+        words = ["replay", walk, log, "--law", "sap", "--law", "no-slip", "--out", out, "--jobs", jobs]
         command = [sys.executable, "-m", "idyn", *map(str, words), "--executor", executor]
         first = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while len(files(out)) < 3 and first.poll() is None:
+        while len(files(out)) < 1 and first.poll() is None:
             time.sleep(0.01)
         os.killpg(first.pid, signal.SIGKILL)
         assert first.wait() == -signal.SIGKILL
-        assert 3 <= len(files(out)) < 24
+        assert 1 <= len(files(out)) < 4
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         assert done.stdout.splitlines()[-1] == f"SHA-256 of the results: {known}"
-        assert [pq.read_metadata(file).num_rows for file in files(out)] == [10] * 24
+        assert [pq.read_metadata(file).num_rows for file in files(out)] == [TICKS] * 4
