@@ -32,9 +32,9 @@ from idyn.types import Array
 from sim_harness.robot.robot_side import Pacer
 from sim_harness.run.experiment import Progress
 from sim_harness.run.server_process import ServerProcess
-from transport.protocol.codec import HIGH_WATER, encode
+from transport.protocol.codec import encode
 from transport.protocol.messages.state import StateMessage, TorqueMessage
-from transport.robot.client import Conversation, hello_for
+from transport.robot.client import Conversation, connected, hello_for
 from transport.server.process import PRIORITY, off_core, on_core, spare_core, steady
 from transport.server.settings import ServerSettings
 
@@ -190,14 +190,14 @@ def bench_server(ticks: int, progress: Progress) -> dict[str, Any]:
         with (
             ServerProcess(settings) as server,
             Echo(f"ipc://{folder}/echo", core) as echo,
-            Wire(server.endpoint) as to_server,
-            Wire(echo.address) as to_echo,
+            connected(server.endpoint, None) as to_server,
+            connected(echo.address, None) as to_echo,
             off_core(core),
             steady(),
         ):
             conversation = Conversation()
-            conversation.begin(to_server.exchange(encode(hello_for(robot, DT, kind="sim"))))
-            to_echo.exchange(b"warm")  # first exchange: connects
+            conversation.begin(_timed(to_server, encode(hello_for(robot, DT, kind="sim")))[0])
+            _timed(to_echo, b"warm")  # first exchange: connects
             served, echoed = _in_turns((conversation, to_server, to_echo), states, ticks, progress)
     answered = served[np.isfinite(served)]
     return {
@@ -211,7 +211,10 @@ def bench_server(ticks: int, progress: Progress) -> dict[str, Any]:
 
 
 def _in_turns(
-    ends: tuple[Conversation, "Wire", "Wire"], states: list[StateMessage], ticks: int, progress: Progress
+    ends: tuple[Conversation, "zmq.Socket[bytes]", "zmq.Socket[bytes]"],
+    states: list[StateMessage],
+    ticks: int,
+    progress: Progress,
 ) -> tuple[Array, Array]:
     """Return the round trips of server and echo [µs] (ticks rounded up to blocks); NaN where the reply was not a torque.
 
@@ -225,44 +228,24 @@ def _in_turns(
     for first in range(0, ticks, BLOCK_TICKS):
         for tick in range(first, first + BLOCK_TICKS):
             state = msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=(tick + 1) * 1_000_000)
-            reply, spent = to_server.timed(conversation.ask(state, time.monotonic_ns()))
+            reply, spent = _timed(to_server, conversation.ask(state, time.monotonic_ns()))
             if isinstance(conversation.hear(reply, time.monotonic_ns()), TorqueMessage):
                 served[tick] = spent
             pacer.wait()
         for tick in range(first, first + BLOCK_TICKS):
             state = msgspec.structs.replace(states[(tick // 16) % len(states)], t_robot=(tick + 1) * 1_000_000)
-            _, echoed[tick] = to_echo.timed(encode(state))
+            _, echoed[tick] = _timed(to_echo, encode(state))
             pacer.wait()
         progress("server and echo", 2 * BLOCK_TICKS)
     return served, echoed
 
 
-class Wire:
-    """A connection by a DEALER socket."""
-
-    def __init__(self, address: str) -> None:
-        self._socket: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.DEALER)
-        self._socket.setsockopt(zmq.LINGER, 0)
-        self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER)
-        self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER)
-        self._socket.connect(address)
-
-    def __enter__(self) -> "Wire":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._socket.close()
-
-    def exchange(self, data: bytes) -> bytes:
-        """Send a message and wait for the reply."""
-        self._socket.send(data)
-        return self._socket.recv()
-
-    def timed(self, data: bytes) -> tuple[bytes, float]:
-        """Send a message; return the reply and the round trip [µs]."""
-        begin = time.perf_counter_ns()
-        reply = self.exchange(data)
-        return reply, (time.perf_counter_ns() - begin) * 1e-3
+def _timed(socket: "zmq.Socket[bytes]", data: bytes) -> tuple[bytes, float]:
+    """Send a message; return the reply and the round trip [µs]."""
+    begin = time.perf_counter_ns()
+    socket.send(data)
+    reply = socket.recv()
+    return reply, (time.perf_counter_ns() - begin) * 1e-3
 
 
 class Echo:

@@ -1,1 +1,1 @@
-"""Fleets of logs: many logs are cut into windows and replayed in parallel; their results are Parquet files."""
+"""Fleets of logs: many logs are replayed in parallel; their results are Parquet files."""
