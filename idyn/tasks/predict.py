@@ -169,7 +169,7 @@ def predict_tasks(
         predict, robot, kinematics, contacts, law=law, dt=dt, options=_feasible(options), guess=guess, applied=applied
     )
     candidates, passes = _candidates(problem, stack.kinds_of(contacts, ground.touching), solve)
-    solution, answer, predicted = candidates[0] if len(candidates) == 1 else min(candidates, key=partial(_cost, problem))
+    solution, answer, predicted = candidates[0] if len(candidates) == 1 else _best(problem, candidates)
     before = State(q=kinematics.q.copy(), v=kinematics.v.copy())
 
     def again() -> TaskProblem:
@@ -293,11 +293,27 @@ def _in_world(contacts: ContactSet, force: Array | None) -> Array | None:
     return world
 
 
+TIE = 1e-6
+"""Share of an error by which passes that are equally good may differ."""
+
+
+def _best(problem: TaskProblem, candidates: list[Pass]) -> Pass:
+    """Return the pass with the smallest cost, the first of those that are equally good: that of the intended modes."""
+    best, least = candidates[0], _cost(problem, candidates[0])
+    for each in candidates[1:]:
+        cost = _cost(problem, each)
+        differs = [a < b for a, b in zip(cost, least, strict=True) if abs(a - b) > TIE * max(a, b)]
+        if differs and differs[0]:
+            best, least = each, cost
+    return best
+
+
 def _cost(problem: TaskProblem, each: Pass) -> tuple[float, ...]:
-    """Return what passes are compared by: whether the requested law is not certified, then the errors level by level."""
+    """Return what passes are compared by: whether the requested law is not certified, whether torques are beyond their limits
+    (then the motion is another one), then the errors level by level."""
     costs = dict.fromkeys(problem.levels, 0.0)
     for asked in problem.asked:
         error = asked.rows.asked - predicted_value(asked, each.answer, problem.state.v)
         weighted = asked.rows.roots * error
         costs[asked.task.level] += float(weighted @ weighted)
-    return (float(not each.answer.status.ok), *costs.values())
+    return (float(not each.answer.status.ok), float(each.answer.torque_excess > 0.0), *costs.values())

@@ -421,7 +421,10 @@ def test_motion_and_contact_forces_match_the_prediction(name, kind, axis, law):
 
 @every("kind", ["squat", "sway"])
 def test_selection_removes_the_chatter_of_an_indeterminate_stance(kind):
-    """Basic solutions found anew each tick jump between feet; with it torques are smooth, at the same motion [ZD Table 4]."""
+    """Basic solutions found anew each tick jump between feet; with it torques are smooth, at the same motion [ZD Table 4].
+
+    Rounding decides when they jump: the ratio is 55 with the BLAS kernels of one processor, above 100 with others.
+    """
     settings = {"law": "coulomb", "consistency": "stick"} | EXACT | {"reference__kind": kind, "reference__start": 0.0}
     loops = {
         selection: Loop(controller("solo12", selection=selection, warm_start=warm, **settings), world_of("solo12")).run(500)
@@ -429,7 +432,8 @@ def test_selection_removes_the_chatter_of_an_indeterminate_stance(kind):
     }
     np.testing.assert_allclose(loops["torque"].bases, loops["off"].bases, atol=1e-9)
     rate = {key: np.abs(np.diff(loop.taus, axis=0)).mean() / DT for key, loop in loops.items()}
-    assert rate["off"] > 100 * rate["torque"]
+    assert rate["torque"] < 0.5  # N·m/s
+    assert rate["off"] > 30 * rate["torque"]
 
 
 @every("kind", ["sway", "squat"])
