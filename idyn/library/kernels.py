@@ -71,6 +71,6 @@ if MODE == NUMBA:
     try:
         from idyn.library.build import numba_mode
     except ImportError as error:
-        raise ImportError(f"IDYN_KERNELS=numba needs a checkout with the extra 'dev': pip install -e '.[dev]' ({error})") from error
+        raise ImportError(f"IDYN_KERNELS=numba needs a checkout: pip install -e '.[dev]' ({error})") from error
 
 __all__ = ["ENTRIES", "LAWS", "attempt", "compiled", "entry", "entry_point", "inlined", "interpreted", "stack_array"]

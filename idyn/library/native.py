@@ -89,7 +89,7 @@ def native(kernel: Any, types: tuple[Kind, ...]) -> Callable[..., Any]:
     except AttributeError:
         return _refusal(
             f"{kernel.__module__}.{kernel.__name__}: the library has no kernel for ({', '.join(map(described, types))}). "
-            "A law, task or planner of your own runs with IDYN_KERNELS=python, or in a checkout with IDYN_KERNELS=numba (extra 'dev')"
+            "A law, task or planner of your own runs with IDYN_KERNELS=python, in a checkout also with IDYN_KERNELS=numba"
         )
     kind = library.results[symbol]
     arguments = [word for each in types for word in signature(each)]

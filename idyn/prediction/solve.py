@@ -110,7 +110,7 @@ class Method(ArrayRecord):
         self.options, n = options, len(problem.dynamics.given.mu)
         kernels = [rung for rung in law.rungs if rung.kernel is not None]
         self.warm_names = [rung.name for rung in kernels]
-        self.cold = next((k for k, rung in enumerate(kernels) if _starts_cold(rung)), len(kernels))
+        self.cold = first_cold(kernels)
         self.starts_cold = self.cold < len(kernels)
         self.cold_names = [rung.cold or rung.name for rung in kernels]
         sizes = Sizes(robot.na, len(robot.closures.keys), robot.weight)
@@ -135,8 +135,10 @@ class Method(ArrayRecord):
         return (options.selection, options.consistency, options.force_limit) == before
 
 
-def _starts_cold(rung: Rung) -> bool:
-    return bool(rung.cold) or rung.start not in (Start.BASIS, Start.IMPULSES)
+def first_cold(kernels: list[Rung]) -> int:
+    """Return the number of the first rung that needs no last basis."""
+    waits = Start.BASIS, Start.IMPULSES
+    return next((k for k, rung in enumerate(kernels) if rung.cold or rung.start not in waits), len(kernels))
 
 
 _TYPES: dict[str, type[Method]] = {}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,11 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from idyn.library.build.header import header
 from idyn.library.native import CALL_FILE, FOLDER, LIBRARY_FILE
+
+INTERFACE = re.findall(r"\b(idyn_[a-z]+)\(", (FOLDER / "c" / "idyn.h").read_text("utf-8"))
+"""Functions of the C interface, all of which are visible."""
 
 PROCESSORS = {"x86_64": "x86-64-v3", "aarch64": "generic", "arm64": "generic"}
 """Processor that the machine code is for, by architecture."""
@@ -81,17 +86,18 @@ def write_libraries(objects: list[Path], symbols: list[str], table: dict[str, An
     text = json.dumps(table, sort_keys=True, separators=(",", ":"))
     quoted = "\n".join(f'"{_escaped(text[k : k + 4000])}"' for k in range(0, len(text), 4000))
     (work / "table.c").write_text(f"static const char table[] =\n{quoted};\nconst char *idyn_table_address = table;\n")
-    names = [*symbols, "idyn_table_address", "idyn_processor", "idyn_release"]
+    (work / "idyn_kernels.h").write_text(header())
+    names = [*symbols, "idyn_table_address", "idyn_processor", "idyn_release", "idyn_arena_begin", "idyn_arena_end", *INTERFACE]
     (work / "visible.map").write_text("{ global: " + " ".join(f"{each};" for each in names) + " local: *; };\n")
-    command = [*compiler(), "-O2", "-fPIC", "-shared"]
-    sources = [*map(str, objects), str(FOLDER / "runtime.c"), str(work / "table.c")]
+    command = [*compiler(), "-O2", "-fPIC", "-shared", f"-I{work}"]
+    sources = [*map(str, objects), str(FOLDER / "c" / "runtime.c"), str(FOLDER / "c" / "idyn.c"), str(work / "table.c")]
     link = ["-Wl,-s", "-Wl,-z,defs", f"-Wl,--version-script={work / 'visible.map'}", "-lm"]
     if sys.platform == "darwin":
         link = ["-lm"]
     subprocess.run([*command, *sources, *link, "-o", str(work / "libidyn.so")], check=True)
     python = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-Wl,-s"]
     include = sysconfig.get_path("include")
-    subprocess.run([*command, f"-I{include}", str(FOLDER / "call.c"), *python, "-o", str(work / "call.so")], check=True)
+    subprocess.run([*command, f"-I{include}", str(FOLDER / "c" / "call.c"), *python, "-o", str(work / "call.so")], check=True)
     for built, place in ((work / "libidyn.so", LIBRARY_FILE), (work / "call.so", CALL_FILE)):
         shutil.move(built, place)
 

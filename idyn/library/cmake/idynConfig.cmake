@@ -1,0 +1,12 @@
+# find_package(idyn): the target idyn::idyn, the library of kernels with its C interface (idyn.h)
+get_filename_component(IDYN_LIBRARY "${CMAKE_CURRENT_LIST_DIR}/.." ABSOLUTE)
+if(NOT EXISTS "${IDYN_LIBRARY}/libidyn.so")
+  set(idyn_FOUND FALSE)
+  set(idyn_NOT_FOUND_MESSAGE "${IDYN_LIBRARY}/libidyn.so is not built: pip install idyn, or python -m idyn.library.build")
+  return()
+endif()
+if(NOT TARGET idyn::idyn)
+  add_library(idyn::idyn SHARED IMPORTED)
+  set_target_properties(idyn::idyn PROPERTIES
+    IMPORTED_LOCATION "${IDYN_LIBRARY}/libidyn.so" IMPORTED_NO_SONAME TRUE INTERFACE_INCLUDE_DIRECTORIES "${IDYN_LIBRARY}/c")
+endif()
