@@ -16,8 +16,8 @@ PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
 
 GROUPS = {
     "idyn": "errors siblings status types < library < solvers < model < contact < options < terms < certificate < laws"
-    " < selection < prediction < differentiation < tasks < batch < library.build.header library.build.back library.build.__main__"
-    " < __main__",
+    " < selection < prediction < differentiation < tasks < batch"
+    " < library.build.header library.build.back library.build.__main__ < __main__",
     "controllers": "config < robot < command < estimation < contact < planners < feedback grip < monitor"
     " < settings feedforward controller build floors",
     "sim_harness": "engines < shapes < world < measure < scenes < mujoco < world.worlds < robot < run < report"
