@@ -340,7 +340,7 @@ def test_kernels_call_no_blas_and_assign_to_no_slices():
         for kernel in kernels(ast.parse(path.read_text(encoding="utf-8"))):
             found += 1
             bad += [f"{path.relative_to(ROOT)}:{line}: {kernel.name}: {why}" for line, why in refused(kernel)]
-    assert found > 400
+    assert found > 500
     assert not bad, "\n".join(bad)
 
 
