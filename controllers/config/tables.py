@@ -14,11 +14,6 @@ from idyn.errors import ConfigError, nearest
 
 KIND = "kind"
 
-MOVED = {
-    "reference.ground": "gait and law both read contact.terrain: 'standing' for 'estimated' and 'felt', 'flat', or the terrain"
-}
-"""End of the path of a setting that moved → what took its place."""
-
 Table = dict[str, Any]
 
 Choice = str | Table  # the name of a kind, or a table to merge into the configured one
@@ -47,15 +42,9 @@ def merged(base: Table, changes: Table, where: str | None = None) -> Table:
             raise ConfigError(where or "settings", f"expected names of settings as keys, got {key!r:.40}")
         inside = None if where is None else f"{where}.{key}"
         if inside is not None and key not in base:
-            raise ConfigError(inside, f"no such setting{_hint(inside, base)}")
+            raise ConfigError(inside, f"no such setting{nearest(key, base)}")
         result[key] = _merge_value(base.get(key), value, inside)
     return result
-
-
-def _hint(path: str, known: Iterable[str]) -> str:
-    """Return the end of an error about an unknown setting: where it moved to, or the nearest of the known names."""
-    moved = (f"; {place}" for end, place in MOVED.items() if path.endswith(end))
-    return next(moved, nearest(path.rpartition(".")[2], known))
 
 
 def _merge_value(base: Any, value: Any, where: str | None) -> Any:
@@ -128,7 +117,7 @@ def _expand_table(
         else:
             others = [name for name, each in family.items() if key in each.__struct_fields__]
             owner = "" if kind is None else f" of '{kind}'"
-            hint = f"; it belongs to {', '.join(others)}" if others else _hint(f"{where}.{key}", fields)
+            hint = f"; it belongs to {', '.join(others)}" if others else nearest(key, fields)
             raise ConfigError(f"{where}.{key}", f"no such setting{owner}{hint}")
     return result
 

@@ -28,6 +28,8 @@ def with_whole_soles(robot: Robot, touching: Sequence[str]) -> tuple[str, ...]:
     return soles + tuple(key for key in touching if key not in places)
 
 
+Arrays = tuple[Array, ...]
+
 STANDS = 3  # ticks with contact after which a foot stands. In the first of these ticks it still has its touchdown speed
 RESTS = 2e-5  # largest gap of a standing contact [m]. A foot with a larger gap must land again before it counts as standing
 DAMPING = 1e-6  # relative damping of the inverse of a leg, for stretched legs and legs with fewer than three joints
@@ -64,11 +66,7 @@ class Landing:
 
 @entry(Borrowed(MATRIX, VECTOR), Borrowed(VECTOR, INDICES, VECTOR), several(REAL, 3), FLAGS, VECTOR)
 def _land(
-    rows: tuple[Array, Array],
-    motion: tuple[Array, Array, Array],
-    numbers: tuple[float, float, float],
-    stands: Array,
-    q_ddot: Array,
+    rows: Arrays, motion: Arrays, numbers: tuple[float, float, float], stands: Array, q_ddot: Array
 ) -> tuple[Array, Array]:
     """Return the demand under which contacts that arrive within the period are then at rest (na), and which ones arrive (n).
 

@@ -75,6 +75,8 @@ def put_on_ground(x: EstimatorState, places: Array) -> None:
         x.p[c] = dot(x.R[c], x.imu)  # the base above the origin
 
 
+Arrays = tuple[Array, ...]
+
 LONGEST = 0.1  # after a longer time without a measurement the estimate begins anew [s]
 UNIT = 0.01  # largest deviation of the length of a quaternion from 1
 
@@ -175,14 +177,7 @@ class Estimator:
 @entry(
     EstimatorState.TYPE, Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR), REAL, FLAG
 )
-def advance(
-    x: EstimatorState,
-    imu: tuple[Array, Array, Array],
-    joints: tuple[Array, Array, Array],
-    out: tuple[Array, Array],
-    dt: float,
-    anew: bool,
-) -> bool:
+def advance(x: EstimatorState, imu: Arrays, joints: Arrays, out: Arrays, dt: float, anew: bool) -> bool:
     """Move on to the next measurement, or begin with it. Return False, and change nothing, for malformed data.
 
     imu: (attitude (4), rate (3), specific force (3)); joints: (angles, speeds, torques), each (na)
@@ -222,14 +217,7 @@ def advance(
     REAL,
     FLAG,
 )
-def correct(
-    x: EstimatorState,
-    terms: tuple[Array, ...],
-    joints: tuple[Array, Array, Array],
-    out: tuple[Array, ...],
-    dt: float,
-    anew: bool,
-) -> None:
+def correct(x: EstimatorState, terms: Arrays, joints: Arrays, out: Arrays, dt: float, anew: bool) -> None:
     """Use the legs.
 
     terms: (M, h, axes, v, placements) with the base at the origin; joints: see `advance`

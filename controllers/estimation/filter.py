@@ -13,7 +13,7 @@ import numpy as np
 
 from controllers.estimation.memory import ACCELEROMETER_BIAS, ATTITUDE, FEET, GYRO_BIAS, POSITION, VELOCITY, EstimatorState
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import copy, copy_rows, dot, fill, fill_rows
+from idyn.solvers.linalg import axpy, copy, copy_rows, dot, fill, fill_rows
 from idyn.types import Array
 
 SMALL = 1e-9  # rotation angles below this have no axis [rad]
@@ -154,8 +154,7 @@ def predict_motion(x: EstimatorState, gyro: Array, accelerometer: Array, dt: flo
         x.p[i] += dt * (x.v[i] + 0.5 * dt * a)
         x.v[i] += dt * a
     for i in range(len(x.feet)):
-        for c in range(3):
-            x.feet[i, c] += dt * x.rolling[i, c]
+        axpy(dt, x.rolling[i], x.feet[i])
 
 
 @compiled
@@ -202,8 +201,7 @@ def _move_covariance(x: EstimatorState, dt: float) -> None:
         variance = (x.settings.gyro * dt) ** 2
         for i in range(m):
             if column[i] != 0.0:
-                for j in range(m):
-                    P[i, j] += variance * column[i] * column[j]
+                axpy(variance * column[i], column, P[i])
         P[VELOCITY + c, VELOCITY + c] += (x.settings.accelerometer * dt) ** 2
         P[GYRO_BIAS + c, GYRO_BIAS + c] += GYRO_DRIFT**2 * dt
         P[ACCELEROMETER_BIAS + c, ACCELEROMETER_BIAS + c] += ACCELEROMETER_DRIFT**2 * dt
@@ -299,8 +297,7 @@ def _observe(x: EstimatorState, H: Array, z: float, variance: float) -> None:
     """Correct the estimate by one number z ≈ −H ξ with this variance."""
     P, m = x.P, len(x.P)
     PH, K = stack_array(m), stack_array(m)
-    for i in range(m):
-        PH[i] = 0.0
+    fill(PH, 0.0)
     for j in range(m):
         if H[j] != 0.0:
             for i in range(m):

@@ -20,7 +20,7 @@ from idyn.errors import ConfigError
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed, Output
 from idyn.model.robot import Robot
-from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, dot, fill, fill_rows, forward
+from idyn.solvers.linalg import axpy, backward, cholesky, copy, copy_rows, dot, fill, fill_rows, forward
 from idyn.status import Status
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, Kinematics, Prediction, Record, State
@@ -124,8 +124,7 @@ def _towards_root(L: Array, X: Array) -> None:
             X[k, c] *= share
         for i in range(k):
             if L[k, i] != 0.0:
-                for c in range(X.shape[1]):
-                    X[i, c] -= L[k, i] * X[k, c]
+                axpy(-L[k, i], X[k], X[i])
 
 
 Arrays = tuple[Array, ...]
@@ -271,8 +270,7 @@ def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
         acceleration[j] = (v_plus[j] - g.v[j]) / dt
     fill(force, 0.0)
     for each in forces:
-        for c in range(3):
-            force[c] += each[c]
+        axpy(1.0, each, force)
     # response of a and Σ f to commanded minus predicted torque, with loaded contacts fixed
     for torque in beyond:
         more = more or torque != 0.0

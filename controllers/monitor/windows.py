@@ -8,6 +8,7 @@ import numpy as np
 from idyn.library.kernels import compiled, entry
 from idyn.library.kinds import FLAG, MATRIX, REAL, VECTOR, WHOLE, Borrowed
 from idyn.library.records import ArrayRecord, Matrix, Vector
+from idyn.solvers.linalg import copy, fill
 from idyn.types import Array
 
 
@@ -118,14 +119,12 @@ def watch(alarms: AlarmState, dt: float, lag: int, mismatch: bool, lies: bool, m
     """
     q, v, angles, speeds, reference, asked, applied, placements = measured
     memory, ring, base, values, found = alarms.memory, alarms.ring, alarms.base, alarms.values, (alarms.values, alarms.joints)
-    for k in range(len(values)):
-        values[k] = 0.0
+    fill(values, 0.0)
     values[REALITY] = 1.0 if mismatch else 0.0
     values[SUNK] = _sunk(alarms, q, placements, lies)
     # torque that acted
     own = ring[alarms.tick % len(ring)]
-    for j in range(len(asked)):
-        own[j] = asked[j]
+    copy(asked, own)
     acted = ring[(alarms.tick - lag) % len(ring)]
     if lag < 0 and len(applied):
         acted = ring[((ring - applied) ** 2).sum(axis=1).argmin()]
@@ -145,10 +144,8 @@ def watch(alarms: AlarmState, dt: float, lag: int, mismatch: bool, lies: bool, m
     for j in range(len(angles)):
         memory.angle[j], memory.speed[j], memory.reference[j] = angles[j], speeds[j], reference[j]
     if alarms.floating:
-        for i in range(7):
-            base.pose[i] = q[i]
-        for i in range(6):
-            base.velocity[i] = v[i]
+        copy(q, base.pose)
+        copy(v, base.velocity)
     alarms.tick += 1
     return _first(alarms, dt)
 

@@ -16,7 +16,7 @@ K = 1 − λ·H, Newton's method and the time derivatives have the same matrix:
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import copy, fill, fill_rows, lu_solve
+from idyn.solvers.linalg import axpy, copy, fill, fill_rows, lu_solve
 from idyn.types import Array
 
 SINGULAR = 1e-4  # smallest |det J| over the product of the lever arms. It bounds the joint speeds near a stretched leg
@@ -84,8 +84,7 @@ def subtract_bias(placed: tuple[Array, Array, Array, Array], speeds: Array, a: A
     # ẋ = J θ̇
     fill(foot, 0.0)
     for j in range(len(speeds)):
-        for c in range(3):
-            foot[c] += speeds[j] * J[j, c]
+        axpy(speeds[j], J[j], foot)
     for j in range(len(speeds)):
         # ω of the body that carries axis j, and ṙ_j
         fill(turning, 0.0)
@@ -99,11 +98,9 @@ def subtract_bias(placed: tuple[Array, Array, Array, Array], speeds: Array, a: A
         copy(part, turning)  # ẇ_j
         # a −= θ̇_j [ ẇ_j × (x − r_j) + w_j × (ẋ − ṙ_j) ]
         cross(turning, x[0] - r[j, 0], x[1] - r[j, 1], x[2] - r[j, 2], part)
-        for c in range(3):
-            a[c] -= speeds[j] * part[c]
+        axpy(-speeds[j], part, a)
         cross(w[j], foot[0] - moving[0], foot[1] - moving[1], foot[2] - moving[2], part)
-        for c in range(3):
-            a[c] -= speeds[j] * part[c]
+        axpy(-speeds[j], part, a)
 
 
 @compiled
@@ -146,10 +143,8 @@ def posture_bias(w: Array, J: Array, speeds: Array, pulls: tuple[Array, Array], 
         for i in range(k):
             first, last = min(i, j), max(i, j)
             cross(w[first], J[last, 0], J[last, 1], J[last, 2], part)
-            for c in range(3):
-                dJ[j, c] += speeds[i] * part[c]
-        for c in range(3):
-            turning[c] += speeds[j] * w[j, c]
+            axpy(speeds[i], part, dJ[j])
+        axpy(speeds[j], w[j], turning)
     # (λ·Ḣ)_ij = λ · (ẇ_i × J_j + w_i × J̇_j)
     for i in range(k):
         out[i] = 2.0 * (dJ[i, 0] * rate[0] + dJ[i, 1] * rate[1] + dJ[i, 2] * rate[2])

@@ -12,7 +12,7 @@ import numpy as np
 
 from idyn.library.kernels import compiled
 from idyn.library.records import ArrayRecord, Matrix, Vector
-from idyn.solvers.linalg import copy, fill
+from idyn.solvers.linalg import axpy, copy, fill
 from idyn.types import Array
 
 RATE = 10.0  # Ω, natural frequency of both filters [rad/s]
@@ -196,8 +196,7 @@ def plane_error(feet: Array, up: Array, stands: Array, g: tuple[float, float]) -
     for i in range(len(feet)):
         if stands[i]:
             n += 1
-            for k in range(3):
-                middle[k] += feet[i, k]
+            axpy(1.0, feet[i], middle)
     if n < 2:
         return 0.0, 0.0
     xx, xy, yy, bx, by = 0.0, 0.0, 0.0, 0.0, 0.0

@@ -28,7 +28,7 @@ from controllers.planners.pose import advance, in_base, level_motion
 from idyn.library.kernels import compiled, entry
 from idyn.library.kinds import INDICES, REAL, VECTOR, Borrowed, Output, several
 from idyn.model import so3
-from idyn.solvers.linalg import copy, fill
+from idyn.solvers.linalg import axpy, copy, fill
 from idyn.terms.inputs import finite
 from idyn.types import Array
 
@@ -218,8 +218,7 @@ def _advance(plan: Plan, t: float) -> None:
     half, u, du = 0.5 * dt, plan.u, plan.du
     mean = u[0] + half * du[0], u[1] + half * du[1], u[2] + half * du[2]
     plan.pose[0], plan.pose[1], plan.pose[2] = integrate_pose(plan.pose, mean, dt)
-    for k in range(3):
-        plan.u[k] += dt * plan.du[k]
+    axpy(dt, plan.du, plan.u)
     advance(plan.base, dt)
 
 

@@ -11,7 +11,7 @@ from idyn.laws.law import FACE_ZERO, is_free
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.kinds import FLAG, MASK, VECTOR
 from idyn.library.records import named
-from idyn.solvers.linalg import copy, dot, fill, lu_refined
+from idyn.solvers.linalg import axpy, copy, dot, fill, lu_refined
 from idyn.solvers.pivoting import append_row, delete_row, solve_active
 from idyn.types import Array
 
@@ -50,16 +50,14 @@ def solve_basis(program: Program, basis: Array, release: bool) -> tuple[Array, A
         row = loaded[i]
         if rays.signed[row]:
             z[i] = max(z[i], 0.0)
-        for c in range(m):
-            x[c] += z[i] * rays.G[row, c]
+        axpy(z[i], rays.G[row], x)
         for r in range(3):
             p[3 * (row // k) + r] += z[i] * rays.axes[row, r]
     copy(x, descent)
     for j in range(len(pressed)):
         i = pressed[j]
         y[i] = max(z[len(loaded) + j], 0.0)
-        for c in range(m):
-            descent[c] -= y[i] * Y[3 * i + 2, c]
+        axpy(-y[i], Y[3 * i + 2], descent)
     # Y_N x + b_N ≥ 0, G (x − Y_Nᵀ y) + R e ≥ 0
     w = _opening(Y, b, x)
     parts = np.zeros(n, dtype=np.bool_)
@@ -78,16 +76,14 @@ def face_at(program: Program, p: Array, y: Array, release: bool) -> Array:
     # x = Yᵀ p
     x = np.zeros(m)
     for row in range(3 * n):
-        for c in range(m):
-            x[c] += p[row] * Y[row, c]
+        axpy(p[row], Y[row], x)
     # separating contacts; x − Y_Nᵀ y
     w = _opening(Y, program.b, x)
     parts = np.zeros(n, dtype=np.bool_)
     for i in range(n):
         free = is_free(program.mu[i], program.unlimited)
         parts[i] = release and free and not p[3 * i : 3 * i + 3].any() and w[i] > FACE_ZERO
-        for c in range(m):
-            x[c] -= y[i] * Y[3 * i + 2, c]
+        axpy(-y[i], Y[3 * i + 2], x)
     flags, _ = _face(program, cone_rays(program), x, parts, 0.0)
     return flags
 

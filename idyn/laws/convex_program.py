@@ -8,7 +8,7 @@ from idyn.laws.law import is_free
 from idyn.library.kernels import compiled, entry
 from idyn.library.kinds import MATRIX, REAL, VECTOR
 from idyn.library.records import Matrix, Vector, named
-from idyn.solvers.linalg import dot
+from idyn.solvers.linalg import axpy, dot
 from idyn.types import Array
 
 
@@ -69,8 +69,7 @@ def cone_rays(program: Program) -> Rays:
                 a = axes[row, r]
                 if a != 0.0:
                     slopes[row] += a * energy[3 * i + r]
-                    for c in range(m):
-                        G[row, c] += a * Y[3 * i + r, c]
+                    axpy(a, Y[3 * i + r], G[row])
     return Rays(axes, G, slopes, taken, signed)
 
 

@@ -28,7 +28,7 @@ from idyn.laws.law import (
 from idyn.laws.no_slip import without_separating
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.kinds import MATRIX, VECTOR
-from idyn.solvers.linalg import copy, dot, lu_refined
+from idyn.solvers.linalg import axpy, copy, dot, lu_refined
 from idyn.solvers.qp import METHODS, solve_cones
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.terms.reduction import Reduced
@@ -222,10 +222,8 @@ def _newton_step(Y: Array, rho: float, F: Array, G: Array, H: Array, change: Arr
                 h = H[s + r, e]
                 if h != 0.0:
                     for i in range(nu):
-                        for k in range(nu):
-                            S[i, k] += Y[s + r, i] * h * Y[s + e, k]
-            for i in range(nu):
-                slide[i] += Y[s + r, i] * change[s + r]
+                        axpy(Y[s + r, i] * h, Y[s + e], S[i])
+            axpy(change[s + r], Y[s + r], slide)
     # S z = slide, Δ = −A F − H Y z
     z, _ = lu_refined(S, slide)
     for s in range(0, len(F), 3):

@@ -155,18 +155,16 @@ def _fill_joint(g: Given, soft: SoftConstraints, j: int, laws: Array, aim: Array
     for k in range(ROWS):
         laws[k, 1] = laws[k, 2] = np.inf
     if row[column.LOSS] > 0.0:
-        imp = impedance(row[column.LOSS_SOLIMP : column.LOSS_SOLIMP + 5], 0.0)
-        _, b = spring(row[column.LOSS_SOLREF : column.LOSS_SOLREF + 2], row[column.LOSS_SOLIMP : column.LOSS_SOLIMP + 5], h)
+        imp = impedance(row, column.LOSS_SOLIMP, 0.0)
+        _, b = spring(row, column.LOSS_SOLREF, column.LOSS_SOLIMP, h)
         laws[0, 0], laws[0, 2] = -h * row[column.LOSS], max(LEAST_R, row[column.DOF_WEIGHT] * (1.0 - imp) / imp)
         aim[2], J[2, j] = -h * b * v, 1.0
     for k, side in ((1, 1.0), (2, -1.0)):
         gap = side * (q - (row[column.LOW] if side > 0.0 else row[column.HIGH]))
         if gap < row[column.LIMIT_MARGIN]:
             r = gap - row[column.LIMIT_MARGIN]
-            imp = impedance(row[column.LIMIT_SOLIMP : column.LIMIT_SOLIMP + 5], r)
-            stiff, b = spring(
-                row[column.LIMIT_SOLREF : column.LIMIT_SOLREF + 2], row[column.LIMIT_SOLIMP : column.LIMIT_SOLIMP + 5], h
-            )
+            imp = impedance(row, column.LIMIT_SOLIMP, r)
+            stiff, b = spring(row, column.LIMIT_SOLREF, column.LIMIT_SOLIMP, h)
             laws[k, 1] = laws[k, 2] = max(LEAST_R, row[column.DOF_WEIGHT] * (1.0 - imp) / imp)
             aim[width * k + 2], J[width * k + 2, j] = -h * (b * side * v + stiff * imp * r), side
 

@@ -6,7 +6,7 @@ import numpy as np
 from idyn.contact import soft as column
 from idyn.contact.soft import LEAST_FRICTION, MOST_FRICTION, SoftConstraints
 from idyn.library.kernels import compiled
-from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, dot, fill, forward
+from idyn.solvers.linalg import axpy, backward, cholesky, copy, copy_rows, dot, fill, forward
 from idyn.terms.stages import Dynamics, Given, ReducedProblem
 from idyn.types import Array
 
@@ -15,10 +15,10 @@ LEAST_R = 1e-15  # smallest regularisation R
 
 
 @compiled
-def impedance(solimp: Array, r: float) -> float:
-    """Return d at the distance r [m or rad]. solimp: (5)"""
-    d0, dw = min(max(solimp[0], LEAST), LARGEST), min(max(solimp[1], LEAST), LARGEST)
-    width, mid, power = solimp[2], min(max(solimp[3], LEAST), LARGEST), solimp[4]
+def impedance(row: Array, solimp: int, r: float) -> float:
+    """Return d at the distance r [m or rad]. solimp: first of its five columns"""
+    d0, dw = min(max(row[solimp], LEAST), LARGEST), min(max(row[solimp + 1], LEAST), LARGEST)
+    width, mid, power = row[solimp + 2], min(max(row[solimp + 3], LEAST), LARGEST), row[solimp + 4]
     if d0 == dw or width <= LEAST_R:
         return 0.5 * (d0 + dw)
     x = abs(r) / width
@@ -29,13 +29,13 @@ def impedance(solimp: Array, r: float) -> float:
 
 
 @compiled
-def spring(solref: Array, solimp: Array, h: float) -> tuple[float, float]:
-    """Return k [1/s²] and b [1/s]. solref: (2); solimp: (5)"""
-    dw = min(max(solimp[1], LEAST), LARGEST)
-    if solref[0] > 0.0:
-        t = max(solref[0], 2.0 * h)
-        return 1.0 / (dw * dw * t * t * solref[1] * solref[1]), 2.0 / (dw * t)
-    return -solref[0] / (dw * dw), -solref[1] / dw
+def spring(row: Array, solref: int, solimp: int, h: float) -> tuple[float, float]:
+    """Return k [1/s²] and b [1/s]. solref, solimp: first of their columns"""
+    dw, first, second = min(max(row[solimp + 1], LEAST), LARGEST), row[solref], row[solref + 1]
+    if first > 0.0:
+        t = max(first, 2.0 * h)
+        return 1.0 / (dw * dw * t * t * second * second), 2.0 / (dw * t)
+    return -first / (dw * dw), -second / dw
 
 
 @compiled
@@ -56,7 +56,7 @@ def fill_contacts(g: Given, soft: SoftConstraints, J: Array, laws: Array, aim: A
             continue
         # R_n, R_t = R_n/impratio; of all edges of a pyramid: 2 μ²/impratio w (1 + μ²) (1 − d)/d
         r = gap - row[column.MARGIN]
-        imp = impedance(row[column.SOLIMP : column.SOLIMP + 5], r)
+        imp = impedance(row, column.SOLIMP, r)
         share, edges = (1.0 - imp) / imp, soft.pyramidal and mu > 0.0
         if edges:
             laws[i, 2] = 2.0 * mu * mu / soft.impratio * max(LEAST_R, w * (1.0 + mu * mu) * share)
@@ -66,12 +66,10 @@ def fill_contacts(g: Given, soft: SoftConstraints, J: Array, laws: Array, aim: A
             laws[i, 2] = max(LEAST_R, w * share)
         laws[i, 1] = laws[i, 2] / soft.impratio
         # dt a_ref
-        stiff, b = spring(row[column.SOLREF : column.SOLREF + 2], row[column.SOLIMP : column.SOLIMP + 5], g.dt)
+        stiff, b = spring(row, column.SOLREF, column.SOLIMP, g.dt)
         across = b
         if row[column.FRICTION_SOLREF] != 0.0 and not edges:
-            _, across = spring(
-                row[column.FRICTION_SOLREF : column.FRICTION_SOLREF + 2], row[column.SOLIMP : column.SOLIMP + 5], g.dt
-            )
+            _, across = spring(row, column.FRICTION_SOLREF, column.SOLIMP, g.dt)
         for k in range(first, first + width):
             aim[k] = -g.dt * across * dot(J[k], g.v)
         aim[n] = -g.dt * (b * dot(J[n], g.v) + stiff * imp * r)
@@ -152,11 +150,9 @@ def joint_terms(problem: ReducedProblem, soft: SoftConstraints, change: Array, d
     for k in range(len(a)):
         j = a[k]
         row, v, acceleration = soft.joints[j], g.v[j], q_ddot[k] + e[j] / h
-        load[j] += (
-            _loss(row, v, acceleration, h) + _limit(row, g.q[soft.q_index[j]], v, acceleration, h) - row[column.DAMPING] * v
-        )
-    for j in range(len(e)):
-        drift[j] += e[j]
+        ends = _limit(row, g.q[soft.q_index[j]], v, acceleration, h)
+        load[j] += _loss(row, v, acceleration, h) + ends - row[column.DAMPING] * v
+    axpy(1.0, e, drift)
 
 
 @compiled
@@ -164,8 +160,8 @@ def _loss(row: Array, v: float, acceleration: float, h: float) -> float:
     """Return the force of dry friction, f = −(a − a_ref)/R limited to ± its largest value [N·m]."""
     if row[column.LOSS] == 0.0:
         return 0.0
-    imp = impedance(row[column.LOSS_SOLIMP : column.LOSS_SOLIMP + 5], 0.0)
-    _, b = spring(row[column.LOSS_SOLREF : column.LOSS_SOLREF + 2], row[column.LOSS_SOLIMP : column.LOSS_SOLIMP + 5], h)
+    imp = impedance(row, column.LOSS_SOLIMP, 0.0)
+    _, b = spring(row, column.LOSS_SOLREF, column.LOSS_SOLIMP, h)
     R = max(LEAST_R, row[column.DOF_WEIGHT] * (1.0 - imp) / imp)
     return min(max(-(acceleration + b * v) / R, -row[column.LOSS]), row[column.LOSS])
 
@@ -180,8 +176,8 @@ def _limit(row: Array, q: float, v: float, acceleration: float, h: float) -> flo
         if not gap < row[column.LIMIT_MARGIN]:
             continue
         r = gap - row[column.LIMIT_MARGIN]
-        imp = impedance(row[column.LIMIT_SOLIMP : column.LIMIT_SOLIMP + 5], r)
-        k, b = spring(row[column.LIMIT_SOLREF : column.LIMIT_SOLREF + 2], row[column.LIMIT_SOLIMP : column.LIMIT_SOLIMP + 5], h)
+        imp = impedance(row, column.LIMIT_SOLIMP, r)
+        k, b = spring(row, column.LIMIT_SOLREF, column.LIMIT_SOLIMP, h)
         R = max(LEAST_R, row[column.DOF_WEIGHT] * (1.0 - imp) / imp)
         force += side * max(0.0, -(side * acceleration + b * side * v + k * imp * r) / R)
     return force
@@ -234,6 +230,5 @@ def _scales(g: Given, soft: SoftConstraints, i: int) -> tuple[float, float]:
     if row[column.CONDIM] < 4.0:
         return 0.0, 0.0
     mu = sliding_friction(g, soft, i)
-    return max(row[column.ROLL], LEAST_FRICTION) / mu if row[column.CONDIM] > 4.0 else 0.0, max(
-        row[column.SPIN], LEAST_FRICTION
-    ) / mu
+    roll = max(row[column.ROLL], LEAST_FRICTION) / mu if row[column.CONDIM] > 4.0 else 0.0
+    return roll, max(row[column.SPIN], LEAST_FRICTION) / mu

@@ -77,8 +77,7 @@ def minimise(laws: Array, Y: Array, b: Array, x: Array, block: Block) -> tuple[A
                         used = True
                 if used:
                     for i in range(nu):
-                        for k in range(nu):
-                            H[i, k] += Y[row, i] * line[k]
+                        axpy(Y[row, i], line, H[i])
         # x ← x − share H⁻¹ gradient
         cholesky(H)
         forward(H, gradient)

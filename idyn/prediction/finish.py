@@ -201,29 +201,21 @@ DEMAND, OUT = Borrowed(VECTOR, VECTOR), Output(VECTOR, MATRIX, VECTOR, VECTOR)
 SOLUTION = Borrowed(VECTOR, MASK, MATRIX, VECTOR, MATRIX, VECTOR)  # types of the arguments `demanded`, `out` and `solution`
 
 
-@entry(Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
+@entry(Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG, FLAG)
 def finish_solution(
-    f: Finish, demand: Arrays, solution: Arrays, out: Arrays, scales: tuple[float, float], unlimited: bool
+    f: Finish, demand: Arrays, solution: Arrays, out: Arrays, scales: tuple[float, float], unlimited: bool, again: bool
 ) -> tuple[int, int]:
-    """Run `finish` for impulses of a Python rung.
+    """Run `finish` or, if `again`, `choose_again` for impulses of a Python rung.
 
     demand: (original demand (na), demand to realise (na))
     solution: (p; flags, directions, mu and friction of the face; multipliers)
     scales: (change of the demand [rad/s], ε)
     """
     (asked, met), (p, flags, directions, mu, friction, multipliers), (change, epsilon) = demand, solution, scales
-    face = Face(flags, directions, mu, unlimited, friction)
-    return finish(f, p, face, (multipliers, epsilon), Demanded(asked, met, change), out)
-
-
-@entry(Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG)
-def choose_for_solution(
-    f: Finish, demand: Arrays, solution: Arrays, out: Arrays, scales: tuple[float, float], unlimited: bool
-) -> tuple[int, int]:
-    """Run `choose_again` for impulses of a Python rung, with the arguments of `finish_solution`."""
-    (asked, met), (p, flags, directions, mu, friction, multipliers), (change, epsilon) = demand, solution, scales
-    face = Face(flags, directions, mu, unlimited, friction)
-    return choose_again(f, p, face, (multipliers, epsilon), Demanded(asked, met, change), out)
+    face, demanded = Face(flags, directions, mu, unlimited, friction), Demanded(asked, met, change)
+    if again:
+        return choose_again(f, p, face, (multipliers, epsilon), demanded, out)
+    return finish(f, p, face, (multipliers, epsilon), demanded, out)
 
 
 @entry(Finish.TYPE, Borrowed(VECTOR), OUT)

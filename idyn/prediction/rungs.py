@@ -16,7 +16,6 @@ from idyn.prediction.finish import (
     REFUSED,
     UNSELECTED,
     choose_for_kernel,
-    choose_for_solution,
     finish_solution,
     keep_forces,
 )
@@ -153,9 +152,9 @@ def _finished(request: Request, method: Method, demand: Demand, name: str, solut
         (demand.change, solution.epsilon),
         face.unlimited,
     )
-    finished, null_dim = finish_solution(*arguments)
+    finished, null_dim = finish_solution(*arguments, False)
     if finished == UNSELECTED:
-        finished, null_dim = choose_for_solution(*arguments)
+        finished, null_dim = finish_solution(*arguments, True)
     if finished == REFUSED:
         return None
     return _prediction(request, method, out, solution.basis, name, solution.iterations, null_dim, finished)

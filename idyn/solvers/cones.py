@@ -11,7 +11,7 @@ outside the interval are forbidden, or cost a second parabola. The dual in the r
 import numpy as np
 
 from idyn.library.kernels import compiled
-from idyn.solvers.linalg import backward, cholesky, copy, dot, fill, fill_rows, forward
+from idyn.solvers.linalg import axpy, backward, cholesky, copy, dot, fill, fill_rows, forward
 from idyn.types import Array
 
 ZERO, FREE, RAYS, ROUND = 0, 1, 2, 3
@@ -115,8 +115,7 @@ def _dual(
     copy(x0, x)
     for k in range(r):
         if multipliers[k] != 0.0:
-            for i in range(size):
-                x[i] -= A[k, i] * multipliers[k]
+            axpy(-multipliers[k], A[k], x)
     for i in range(size // 3):
         project(x[3 * i : 3 * i + 3], kinds[i], rays[i], slopes[i])
     # ½‖x − x₀‖² + Σ h_k(t_k) + λᵀ(A x − t), gradient A x − t

@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import backward, cholesky, copy, dot, fill, fill_rows, forward
+from idyn.model.so3 import Three
+from idyn.solvers.linalg import axpy, backward, cholesky, copy, dot, fill, fill_rows, forward
 from idyn.terms.stages import Dynamics, Given, Model
 from idyn.types import Array
-
-Three = tuple[float, float, float]
 
 THETA = 1e-3  # θ: motions that move the contacts by less per unit velocity do not follow the drift [m/s per m/s or rad/s]
 INDEPENDENT = 1e-3  # a row is independent of earlier ones if more than this share of its length is orthogonal to them
@@ -116,8 +115,7 @@ def _orthogonalise(row: Array, Q: Array, rank: int) -> None:
     for _ in range(2):
         for k in range(rank):
             share = dot(Q[k], row)
-            for j in range(len(row)):
-                row[j] -= share * Q[k, j]
+            axpy(-share, Q[k], row)
         if dot(row, row) > 0.01 * before:
             break
 
@@ -130,11 +128,9 @@ def body_motions(model: Model, axes: Array, v: Array, out: Motions) -> None:
         V[0, c] = A[0, c] = 0.0
     for i in range(1, len(parents)):
         L, M, a = V[parents[i]], V[i], A[i]
-        for c in range(6):
-            M[c] = L[c]
+        copy(L, M)
         while dof < len(v) and dof_joint[dof] == i:
-            for c in range(6):
-                M[c] += axes[dof, c] * v[dof]
+            axpy(v[dof], axes[dof], M)
             dof += 1
         # A_i = A_λ + V_λ × V_i
         above = A[parents[i]]

@@ -205,20 +205,10 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
     # check shapes, finite values and unit quaternions
     (q, v, applied), (bodies, others, points, normals, tangents, mu, gaps, radii) = state, contacts
     n, nv = len(given.mu), len(given.v)
-    shaped = (
-        len(q) == given.model.nq
-        and len(v) == nv
-        and (len(applied) == 0 or len(applied) == nv)
-        and (len(last) == 0 or last.shape == (n, 3))
-        and len(bodies) == n
-        and len(others) == n
-        and points.shape == (n, 3)
-        and normals.shape == (n, 3)
-        and tangents.shape == (n, 3)
-        and len(mu) == n
-        and len(gaps) == n
-        and len(radii) == n
-    )
+    shaped = len(q) == given.model.nq and len(v) == nv and (len(applied) == 0 or len(applied) == nv)
+    shaped = shaped and len(bodies) == len(others) == len(mu) == len(gaps) == len(radii) == n
+    shaped = shaped and points.shape == (n, 3) and normals.shape == (n, 3) and tangents.shape == (n, 3)
+    shaped = shaped and (len(last) == 0 or last.shape == (n, 3))
     if not (shaped and finite(q) and finite(v) and finite(applied) and of_unit_length(q, given.model.unit_spans)):
         return False
     # state and Pinocchio's terms; h minus the applied force

@@ -137,7 +137,7 @@ def test_a_configuration_is_loaded_by_path_and_a_urdf_beside_it_is_found(tmp_pat
         ({"law": '{ kind = "sensed", delay = 0 }'}, "law.delay", ">= 1"),
         ({"ground": '{ kind = "rigid", memory = 0.01 }'}, "ground.memory", "it belongs to yielding"),
         ({"contact__release": "0.01"}, "contact.release", "no such setting"),
-        ({"reference__kind": '"gait"\nground = "felt"'}, "reference.ground", "read contact.terrain: 'standing'"),
+        ({"reference__kind": '"gait"\nground = "felt"'}, "reference.ground", "no such setting"),
         ({"contact__terrain": '"slope"', "reference__kind": '"two-legs"'}, "contact.terrain.kind", "'slope'.*'two-legs'"),
         ({"period": "0.0"}, "period", "> 0"),
         ({"period": "nan"}, "period", "> 0"),
