@@ -48,15 +48,7 @@ Flags = tuple[int, int, int, int, int]
     several(WHOLE, 5),
     Output(*EXPANSION, MATRIX),
 )
-def expand(
-    d: Dynamics,
-    state: Arrays,
-    contacts: Arrays,
-    answer: Arrays,
-    before: Arrays,
-    how: tuple[int, int, int, int, int],
-    out: Arrays,
-) -> bool:
+def expand(d: Dynamics, state: Arrays, contacts: Arrays, answer: Arrays, before: Arrays, how: Flags, out: Arrays) -> bool:
     """Fill an `Expansion`. Return False if the record does not hold the dynamics of this state and these contacts, or if an
     array has a wrong size, or the demand is not finite.
 
@@ -83,17 +75,9 @@ def expand(
     # basis
     objective, is_round, unlimited, holds, closed = how
     most = n * max(len(corners), 1)
-    basis = Basis(
-        stack_array((rows, 4)),
-        stack_array((rows, 4)),
-        stack_array((rows, 4)),
-        stack_array((most, 4)),
-        stack_array(most),
-        stack_array(4, np.int64),
-        stack_array((n, 2, 2)),
-        stack_array((n, 3)),
-        x.marks[CODES : CODES + n],
-    )
+    columns, zero, face, tight = stack_array((rows, 4)), stack_array((rows, 4)), stack_array((rows, 4)), stack_array((most, 4))
+    reach, counts, turning, by_mu = stack_array(most), stack_array(4, np.int64), stack_array((n, 2, 2)), stack_array((n, 3))
+    basis = Basis(columns, zero, face, tight, reach, counts, turning, by_mu, x.marks[CODES : CODES + n])
     kinds = fill_basis(Friction(corners, is_round != 0, unlimited != 0), g.mu, p, u_hat, basis)
     # law and selection
     gradient, multipliers, pulled = stack_array(rows), stack_array(most), stack_array(na)

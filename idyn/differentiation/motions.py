@@ -125,8 +125,7 @@ def _fill_velocities(model: Model, axes: Array, y: Array, V: Array) -> None:
         for c in range(6):
             V[i, c] = V[model.parents[i], c]
         while dof < len(axes) and model.dof_joint[dof] == i:
-            for c in range(6):
-                V[i, c] += axes[dof, c] * y[dof]
+            axpy(y[dof], axes[dof], V[i])
             dof += 1
 
 
@@ -160,8 +159,7 @@ def turn_momenta(model: Model, axes: Array, inertias: tuple[Array, Array], y: Ar
         _fill(F, _momentum(composite, joint, V[joint]))
         for i in range(len(u)):
             if support[of[u[i]]][j] and of[u[i]] != joint:
-                for c in range(6):
-                    F[c] += y[u[i]] * own[i, c]
+                axpy(y[u[i]], own[i], F)
         _fill(mine, _momentum(composite, joint, A))
         moved[0] = S[4] * F[2] - S[5] * F[1] - mine[0]
         moved[1] = S[5] * F[0] - S[3] * F[2] - mine[1]
@@ -218,12 +216,8 @@ def hold(d: Dynamics, x: Expansion, q_ddot: Array, holds: bool, closed: bool) ->
             picked[count] = row
             count += 1
     # S = J W Jᵀ = L Lᵀ
-    S, place, J_held, weighted = (
-        stack_array((count, count)),
-        stack_array(count, np.int64),
-        x.held[:count],
-        stack_array((nv, count)),
-    )
+    S, place, weighted = stack_array((count, count)), stack_array(count, np.int64), stack_array((nv, count))
+    J_held = x.held[:count]
     for i in range(count):
         J = x.J[picked[i]]
         copy(J, J_held[i])
@@ -302,12 +296,8 @@ def demand_by_place(model: Model, x: Expansion, drift: Array, slope: Array) -> N
     if rank == 0:
         return
     order, places = x.marks[CODES + n :], Places(x.axes, x.frames, x.ends)
-    pulled, turned, change, weighted = (
-        stack_array((nv, nv)),
-        stack_array((rows, nv)),
-        stack_array((rank, nv)),
-        stack_array((rank, nv)),
-    )
+    pulled, turned = stack_array((nv, nv)), stack_array((rows, nv))
+    change, weighted = stack_array((rank, nv)), stack_array((rank, nv))
     turn_forces(model, places, x.impulses[HOLDING], pulled)
     turn_velocities(model, places, x.motions[HELD_Y], turned)
     # ∂(J y) + J W ∂(Jᵀ λ)

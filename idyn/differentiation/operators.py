@@ -160,12 +160,8 @@ def _fill_law(Y: Array, basis: Basis, span: Span, kinds: int, law: Array) -> Non
 def _constrain(Y: Array, basis: Basis, span: Span, z: Array) -> None:
     """Fill −(W Y L)⁺ W (rank, 3n)."""
     held, count, (rank, rows) = basis.held, basis.counts[HELD], z.shape
-    X, Q, order, w = (
-        stack_array((count, rank)),
-        stack_array((count, count)),
-        stack_array(rank, np.int64),
-        stack_array(Y.shape[1]),
-    )
+    X, Q = stack_array((count, rank)), stack_array((count, count))
+    order, w = stack_array(rank, np.int64), stack_array(Y.shape[1])
     for row in range(count):
         fill(w, 0.0)
         for c in range(3):
@@ -263,15 +259,13 @@ def _choose(x: Expansion, choice: Choice, span: Span, a: Array) -> None:
     for row in range(rows):
         chosen_row = chosen[row]
         for i in range(d):
-            for j in range(d):
-                K[i, j] += chosen_row[i] * chosen_row[j]
+            axpy(chosen_row[i], chosen_row, K[i])
     if choice.objective == TORQUES:
         for row in range(rows):
             for k in range(na):
                 lever = x.J[row, a[k]]
                 lever2 = max(lever2, lever * lever)
-                for j in range(d):
-                    tau[k, j] += lever * chosen[row, j]
+                axpy(lever, chosen[row], tau[k])
         weight = (UNLIMITED if choice.unlimited else TIE_BREAK) * lever2
         for i in range(d):
             scale(weight, K[i])

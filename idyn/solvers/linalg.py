@@ -71,10 +71,36 @@ def multiply(A: Array, X: Array, sign: float, Y: Array) -> None:
 
 
 @compiled
+def multiply_transposed(A: Array, X: Array, sign: float, Y: Array) -> None:
+    """Add sign Aᵀ X to Y."""
+    for k in range(len(X)):
+        x = X[k]
+        for i in range(len(Y)):
+            s = sign * A[k, i]
+            if s != 0.0:
+                axpy(s, x, Y[i])
+
+
+@compiled
 def product(A: Array, X: Array, Y: Array) -> None:
     """Fill Y with A X."""
     fill_rows(Y, 0.0)
     multiply(A, X, 1.0, Y)
+
+
+@compiled
+def product_transposed(A: Array, X: Array, Y: Array) -> None:
+    """Fill Y with Aᵀ X."""
+    fill_rows(Y, 0.0)
+    multiply_transposed(A, X, 1.0, Y)
+
+
+@compiled
+def product_by_rows(A: Array, X: Array, Y: Array) -> None:
+    """Fill Y with A Xᵀ."""
+    for i in range(len(A)):
+        for j in range(len(X)):
+            Y[i, j] = dot(A[i], X[j])
 
 
 @compiled

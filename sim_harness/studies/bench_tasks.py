@@ -11,9 +11,9 @@ from controllers.build import load_controller
 from controllers.command import Inputs, Reference
 from controllers.config.loading import files
 from controllers.controller import Controller
-from controllers.planners.targets import exponential
 from controllers.robot.load import load_robot
 from idyn.contact.terrain import Flat
+from idyn.model.frames import exponential
 from idyn.model.robot import Robot
 from idyn.prediction.predict import predict
 from idyn.tasks import FrameTask, PostureTask, TaskStack, predict_tasks

@@ -11,7 +11,7 @@ from idyn.library.kinds import Kind
 from idyn.library.native import FOLDER
 
 ROOT = FOLDER.parents[1]
-SECOND_PROCESS = ("idyn_tasks", "controllers", "transport", "sim_harness")
+SECOND_PROCESS = ("idyn_tasks", "idyn_differentiation", "controllers", "transport", "sim_harness")
 """Beginnings of the symbols that the second process of the build compiles: half of the work, few callees in common."""
 
 PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
