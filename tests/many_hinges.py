@@ -9,7 +9,7 @@ from idyn.model.robot import Robot
 
 AXES = {"x": "1 0 0", "y": "0 1 0", "z": "0 0 1"}
 
-LEGS = {
+LEGS = {  # number of hinges → axis, length of the link below [m], angle of the stance [rad]
     4: [("x", 0.0, 0.0), ("y", 0.15, 0.7), ("y", 0.15, -1.4), ("y", 0.06, 0.7)],
     5: [("x", 0.0, 0.0), ("y", 0.15, 0.7), ("y", 0.15, -1.4), ("y", 0.05, 0.7), ("x", 0.03, 0.0)],
     6: [("z", 0.0, 0.0), ("x", 0.0, 0.0), ("y", 0.15, 0.7), ("y", 0.15, -1.4), ("y", 0.05, 0.7), ("x", 0.03, 0.0)],
@@ -23,7 +23,6 @@ LEGS = {
         ("x", 0.03, 0.0),
     ],
 }
-"""Number of hinges → axis, length of the link below [m], angle of the stance [rad]."""
 
 PLACES = {"LF": (0.2, 0.1), "RF": (0.2, -0.1), "LH": (-0.2, 0.1), "RH": (-0.2, -0.1)}
 

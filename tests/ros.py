@@ -16,14 +16,12 @@ from cyclonedds.topic import Topic
 from rosbags.typesys import Stores, get_typestore
 
 JAZZY = get_typestore(Stores.ROS2_JAZZY)
-BASE, NAME, ARRAY, SEQUENCE = 1, 2, 3, 4
-"""Kinds of fields of rosbags."""
+BASE, NAME, ARRAY, SEQUENCE = 1, 2, 3, 4  # kinds of fields of rosbags
 
 DOMAIN = 140 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
 """One for each worker: participants of the same domain would share their topics."""
 
-OWN_DOMAIN = DOMAIN + 40
-"""Of tests whose bridge is a process of its own: a process configures a domain once."""
+OWN_DOMAIN = DOMAIN + 40  # of tests whose bridge is a process of its own: a process configures a domain once
 
 NUMBERS = {"int32": types.int32, "uint32": types.uint32, "float64": types.float64, "byte": types.byte, "string": str}
 

@@ -21,8 +21,7 @@ from sim_harness.commands.options import COMMANDS
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 
-CONDA = {"pin": "pinocchio", "msgpack": "msgpack-python"}
-"""Packages that have another name at conda-forge."""
+CONDA = {"pin": "pinocchio", "msgpack": "msgpack-python"}  # packages that have another name at conda-forge
 
 
 def instructions(name: str) -> list[str]:
@@ -83,12 +82,11 @@ def test_matplotlib_is_needed_only_to_draw(tmp_path):
     assert done.stderr.startswith("idyn: picture: drawing needs the package matplotlib, which is not installed: pip install")
 
 
-NEEDED = {
+NEEDED = {  # optional packages without which a module of commands does not load, whatever its options
     "commands.comparisons": {"matplotlib"},
     "commands.bridges": {"cyclonedds"},
     "studies.commands": {"matplotlib"},
 }
-"""Optional packages without which a module of commands does not load, whatever its options."""
 
 OPTIONAL = {"matplotlib", "mujoco", "rosbags", "cyclonedds", "meshcat", "pygame", "prometheus_client", "foxglove", "rerun"}
 OPTIONAL |= {"pyarrow", "h5py"}

@@ -46,7 +46,7 @@ from transport.server.settings import ServerSettings
 SETTINGS = "docs/reference/settings.md"
 STATUSES = "docs/reference/statuses.md"
 
-CONFIGURATIONS = {
+CONFIGURATIONS = {  # word in the first line of a TOML block → type of the configuration, and what it requires besides
     "robot": (RobotSettings, {"urdf": "my_robot.urdf"}),
     "controller": (ControllerSettings, {"robot": "quadruped"}),
     "server": (ServerSettings, {"controller": "quadruped"}),
@@ -54,7 +54,6 @@ CONFIGURATIONS = {
     "comparison": (ComparisonSettings, {"title": "a title"}),
     "planner": (MpcSettings, {}),
 }
-"""Word in the first line of a TOML block → type of the configuration, and what it requires besides."""
 
 
 BARE = ("contact-free", "enumeration", "pid", "geometry", "sensed", "planner", "flat", "standing", "hold")

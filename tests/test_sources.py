@@ -11,10 +11,9 @@ import pytest
 from fast import every
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
-"""Each may import itself and those before it."""
+PACKAGES = ("idyn", "controllers", "transport", "sim_harness")  # each may import itself and those before it
 
-GROUPS = {
+GROUPS = {  # inside a package: each group may import itself and those before it
     "idyn": "errors siblings status types < library < solvers < model < contact < options < terms < certificate < laws"
     " < selection < prediction < differentiation < tasks < batch"
     " < library.build.header library.build.back library.build.__main__ < __main__",
@@ -24,7 +23,6 @@ GROUPS = {
     " < scenes.measures scenes.recording scenes.load < view < export < new < compare < judge < demo < fleet < doctor < studies"
     " < gamepad < conform < commands __main__ studies.commands",
 }
-"""Inside a package: each group may import itself and those before it."""
 
 TRANSPORT = {
     "protocol": "",
@@ -48,7 +46,7 @@ TRANSPORT = {
 """Inside `transport`: each group, and which others it may import. The robot's side and the server never import one another, and
 reading and writing of logs imports neither."""
 
-IMPORTERS = {
+IMPORTERS = {  # third parties and the only modules that may import them
     "pinocchio": {
         "idyn.model.build",
         "idyn.model.collisions",
@@ -93,10 +91,8 @@ IMPORTERS = {
     "playwright": {"sim_harness.view.video"},
     "PIL": {"sim_harness.view.video"},
 }
-"""Third parties and the only modules that may import them."""
 
-BUILD_ONLY = ("numba", "llvmlite")
-"""Third parties that only the build of the library imports."""
+BUILD_ONLY = ("numba", "llvmlite")  # third parties that only the build of the library imports
 
 
 def modules():

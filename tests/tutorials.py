@@ -20,8 +20,7 @@ from pathlib import Path
 from documents import ROOT, Block, blocks_of
 
 TUTORIALS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/tutorials/*.md"))
-TIMEOUT = 300.0
-"""Of a command; kernels may have to be compiled [s]."""
+TIMEOUT = 300.0  # of a command; kernels may have to be compiled [s]
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 

@@ -19,8 +19,7 @@ from transport.server.sockets.scheduling import Anticipation
 
 T = TypeVar("T")
 
-PATIENCE_MS = 30_000
-"""A busy machine may take its time [ms]."""
+PATIENCE_MS = 30_000  # A busy machine may take its time [ms]
 
 
 def expect(kind: type[T], reply: object) -> T:

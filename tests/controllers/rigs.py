@@ -12,14 +12,13 @@ from controllers.robot.load import load_robot
 from idyn import Flat, contacts_from_geometry
 from idyn.types import Array, State
 
-RIGID = {
+RIGID = {  # the law to the letter: what it says and what the rigid world does are the same to rounding errors
     "ground__kind": "rigid",
     "ground__gap_noise": 0.0,
     "ground__drift": False,  # worlds of tests are time-steppers whose step is the period
     "torque_feedback__kp": 0.0,
     "torque_feedback__kd": 0.0,
 }
-"""The law to the letter: what it says and what the rigid world does are the same to rounding errors."""
 
 
 def controller(name: str = "solo12", **changes: object) -> Controller:

@@ -21,7 +21,7 @@ from idyn.laws import LAWS, CoulombSettings, NoSlipSettings
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 
-SHIPPED = {
+SHIPPED = {  # how many motors and contacts they stand with
     "quadruped": (12, 4),
     "solo12": (12, 4),
     "a1": (12, 4),
@@ -31,7 +31,6 @@ SHIPPED = {
     "bolt": (6, 2),
     "fivebar": (8, 4),
 }
-"""How many motors and contacts they stand with."""
 
 
 @every("name", SHIPPED)

@@ -328,8 +328,7 @@ def test_targets_of_any_size_and_of_all_joints_above_the_legs_give_a_torque(g1):
 # -- targets of successive commands ------------------------------------------------------------------------------------
 
 
-T = 0.02
-"""Interval of the commands [s]."""
+T = 0.02  # interval of the commands [s]
 
 
 def stream(make, count, interval=T):

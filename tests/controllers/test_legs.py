@@ -36,8 +36,7 @@ from idyn.model.description import Closure
 from idyn.types import Array, State
 
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
-BUILDS = [(4, 4), (5, 5), (6, 6), (7, 7), (4, 7)]
-"""Hinges of the front and the hind legs."""
+BUILDS = [(4, 4), (5, 5), (6, 6), (7, 7), (4, 7)]  # hinges of the front and the hind legs
 FEET = ("LF", "RF", "LH", "RH")
 WAY = 0.02 * np.array([[1, 2, 1], [-1, 1, 0.5], [0.3, -1, 1], [2, 0.2, -1]])
 ALL, FLAT = np.ones(3), np.array([1.0, 0.0, 1.0])

@@ -53,14 +53,13 @@ def told(name: str, server: str, robot: str) -> Callable[[T], T]:
     return note
 
 
-HEADINGS = {
+HEADINGS = {  # what becomes of the robot → heading in the table; '': of all that have none of their own
     "goes on": "The robot goes on",
     "holds its posture until `reset`": "The robot holds its posture until `reset`",
     "damps until `reset`": "The robot damps until `reset`",
     "–": "No robot takes part",
     "": "Other ends",
 }
-"""What becomes of the robot → heading in the table; '': of all that have none of their own."""
 
 
 def table() -> str:

@@ -86,7 +86,7 @@ def within_limits(seen: Seen) -> bool:
 GOES_ON = [("1 % lost", 0.9), ("10 % lost", 0.8), ("20 ms lost", 0.8), ("50 ms lost", 0.5), ("some checksums", 0.8)]
 """What breaks, and the least share of states that are answered with `ok`."""
 
-ENDS = [
+ENDS = [  # what breaks, and why the bridge ends
     ("300 ms lost", "no state for 0.1 s"),
     ("cable", "no state for 0.1 s"),
     ("checksums", "no state for 0.1 s"),
@@ -95,7 +95,6 @@ ENDS = [
     ("IMU", "the IMU repeats itself"),
     ("remote", "stopped by the remote control"),
 ]
-"""What breaks, and why the bridge ends."""
 
 
 @pytest.mark.unitree

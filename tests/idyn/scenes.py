@@ -22,11 +22,9 @@ from idyn.types import Array, Consistency, ContactSet, Guess, Prediction, Record
 DT = 1e-3
 WALKERS = ("solo12", "quadruped")
 each_walker = pytest.mark.parametrize("name", first_is_fast(WALKERS))
-LITERAL = Ground.rigid(noise=0.0, recovery_speed=np.inf)
-"""Gaps as they are: allowance φ/dt."""
+LITERAL = Ground.rigid(noise=0.0, recovery_speed=np.inf)  # gaps as they are: allowance φ/dt
 
-PLAIN = Options.paper(selection=Selection.OFF, consistency=Consistency.OFF, ground=LITERAL)
-"""Nothing but the law."""
+PLAIN = Options.paper(selection=Selection.OFF, consistency=Consistency.OFF, ground=LITERAL)  # nothing but the law
 
 
 class Scene(Record, frozen=True):
@@ -118,14 +116,13 @@ def predict_scene(
     return predict(*args, law=law, dt=dt, options=options, guess=guess, **more)
 
 
-VARIANTS = {
+VARIANTS = {  # points of each foot, and friction coefficients of which each has one; None: as the scene has them
     "few feet": (1, None),
     "twelve points": (3, None),
     "some frictionless": (1, (0.0, 0.6)),
     "some unlimited": (1, (0.3, np.inf)),
     "all kinds": (1, (0.0, 0.3, 1.0, np.inf)),
 }
-"""Points of each foot, and friction coefficients of which each has one; None: as the scene has them."""
 
 
 def varied(name: str, variant: tuple[int, tuple[float, ...] | None], count: int) -> Iterator[Scene]:
@@ -163,14 +160,13 @@ def _slide(name: str, parent: str, child: str, axis: str, x: float = 0.0) -> str
     return urdf.joint(name, parent, child, axis=axis, at=(x, 0, 0), kind="prismatic", limits=(-1, 1, 100, 10))
 
 
-FINGERS = urdf.robot(
+FINGERS = urdf.robot(  # two motor-driven fingers along x, and between them a free box on three unactuated slides
     "fingers",
     *[urdf.link("palm"), urdf.link("left", 0.2, 1e-4), urdf.link("right", 0.2, 1e-4), urdf.link("rail_x", 1e-3, 1e-7)],
     *[urdf.link("rail_y", 1e-3, 1e-7), urdf.link("box", 0.5, 8e-4), _slide("left", "palm", "left", "1 0 0", -0.05)],
     *[_slide("right", "palm", "right", "1 0 0", 0.05), _slide("box_x", "palm", "rail_x", "1 0 0")],
     *[_slide("box_y", "rail_x", "rail_y", "0 1 0"), _slide("box_z", "rail_y", "box", "0 0 1")],
 )
-"""Two motor-driven fingers along x, and between them a free box on three unactuated slides."""
 
 
 def fingers_scene(q_ddot: tuple[float, float], mu: float = 0.8) -> Scene:

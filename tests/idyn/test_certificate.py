@@ -236,8 +236,7 @@ def test_wrong_contact_moments_are_refused(cone):
     assert worst(load, moments) > CERTIFIED
 
 
-LIGHT = 6.4e-8
-"""Scale of all masses by which 2.5 kg become 0.16 mg."""
+LIGHT = 6.4e-8  # scale of all masses by which 2.5 kg become 0.16 mg
 
 
 def light(name, law):

@@ -212,8 +212,7 @@ def test_the_centre_of_pressure_is_below_the_centre_of_mass(law, forward):
 # -- infinite friction, and feet that do not press ---------------------------------------------------------------------
 
 
-LIFTS = 3
-"""The foot that slips off the ground."""
+LIFTS = 3  # the foot that slips off the ground
 
 
 def lifting(name):

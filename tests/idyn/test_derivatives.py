@@ -25,15 +25,14 @@ from idyn.batch.arrays import TOUCH
 
 DT = 1e-3
 
-STEPS = {"q_ddot": 1e-2, "q": 1e-6, "v": 1e-6, "mu": 1e-5, "preferred": 1e-3}
-"""Steps of the differences."""
+STEPS = {"q_ddot": 1e-2, "q": 1e-6, "v": 1e-6, "mu": 1e-5, "preferred": 1e-3}  # steps of the differences
 
 NOISE = {"tau": 1e-11, "p": 1e-14, "v_plus": 1e-14}
 """Rounding errors of a prediction, which the differences divide by their step."""
 
 OFF = {"consistency": Consistency.OFF}
 
-CASES = [
+CASES = [  # law, options, and the size of velocities: at 0.05 feet stick, at 0.5 they slide, stick and open
     ("coulomb", Options(), 0.05),
     ("coulomb", Options(**OFF), 0.5),
     ("coulomb", Options(selection=Selection.TORQUE), 0.05),
@@ -45,7 +44,6 @@ CASES = [
     ("exact-cone", Options(selection=Selection.OFF, **OFF), 0.5),
     ("exact-cone", Options(ground=Ground.rigid(), **OFF), 0.5),
 ]
-"""Law, options, and the size of velocities: at 0.05 feet stick, at 0.5 they slide, stick and open."""
 
 
 class Tick:
@@ -328,13 +326,12 @@ def single(robot, given, i, guess, answer, **common):
     return derivatives(*arguments, answer, **more) if answer.law == common["law"] and answer.status.ok else None
 
 
-BATCHES = [
+BATCHES = [  # law, options, and the size of velocities
     ("coulomb", Options(), 0.05),
     ("coulomb", Options(consistency=Consistency.OFF), 0.5),
     ("no-slip", Options(), 0.05),
     ("exact-cone", Options(consistency=Consistency.OFF), 0.5),
 ]
-"""Law, options, and the size of velocities."""
 
 
 @pytest.mark.parametrize(("law", "options", "speed"), first_is_fast(BATCHES, 2))

@@ -15,8 +15,7 @@ from idyn.certificate.certify import CERTIFIED
 from idyn.laws.law import single
 from idyn.status import STATUSES, Status
 
-UNCERTIFIED = {"coulomb": 2}
-"""Number of last rungs that move the velocity by more than the certificate allows."""
+UNCERTIFIED = {"coulomb": 2}  # number of last rungs that move the velocity by more than the certificate allows
 
 
 def failing(law, failures, status):

@@ -24,8 +24,7 @@ LAWS = (
 )
 GROUND = Ground.rigid()
 OPTIONS = Options.paper(ground=GROUND)
-EXACT = 1e-8
-"""Largest error of an answer [N·s, N·m·s or m/s]."""
+EXACT = 1e-8  # largest error of an answer [N·s, N·m·s or m/s]
 
 
 def answer_to(scene, law):

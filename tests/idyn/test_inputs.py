@@ -264,8 +264,7 @@ FEET = [
     + urdf.joint(side, "trunk", f"{side}_foot", axis="0 1 0", at=(0, y, 0), limits=(-1, 1, 100, 10))
     for side, y in (("left", 0.2), ("right", -0.2))
 ]
-URDF = urdf.robot("biped", urdf.link("trunk", 2.0, 1.0), *FEET)
-"""Two soles on the ground, for the example of `help(idyn)`."""
+URDF = urdf.robot("biped", urdf.link("trunk", 2.0, 1.0), *FEET)  # two soles on the ground, for the example of `help(idyn)`
 
 
 @every("name", idyn.__all__)

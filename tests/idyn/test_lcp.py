@@ -83,11 +83,10 @@ def degenerate_stance() -> Lcp:
 KOSTREVA = [[1, 2, 0], [0, 1, 2], [2, 0, 1]]
 """Principal pivoting by blocks cycles on it from q = −1 [Kostreva 1979], and Lemke's first ratios are all equal."""
 
-PPM_CYCLES = (
+PPM_CYCLES = (  # Y and r on which the largest-violation rule of `ppm` comes back to an earlier active set
     [[-1, 2, 4, 1], [4, 5, 5, -4], [5, 5, -5, 2], [-4, -3, 4, 2], [-2, -3, -3, 5], [-5, 2, 1, 4]],
     [-5, -3, -4, -1, 1, -3],
 )
-"""Y and r on which the largest-violation rule of `ppm` comes back to an earlier active set."""
 
 TABLE = {
     "Murty 2×2": gram(np.linalg.cholesky([[2, 1], [1, 2]]), [-5, -6], z=[4 / 3, 7 / 3]),

@@ -30,8 +30,7 @@ from idyn.options import Options
 from idyn.types import Array, Consistency, Guess, Prediction, Selection, State
 
 LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "convex-infinite", "cone", "cone-infinite")
-RIGID = ("no-slip", "cone-infinite")
-"""Laws that hold feet with any force: demands that drag them cost meganewtons."""
+RIGID = ("no-slip", "cone-infinite")  # laws that hold feet with any force: demands that drag them cost meganewtons
 
 
 def scenes(name, law, count, points=1):
@@ -190,8 +189,7 @@ def test_the_smallest_change_of_torque_is_measured_from_the_last_torque(points):
 # -- the face of each law's solution (MATHEMATICS §3.5) written in all variables ---------------------------------------
 
 
-ZERO = 1e-9
-"""Speeds below this are zero [m/s]."""
+ZERO = 1e-9  # speeds below this are zero [m/s]
 
 
 class Polyhedron:

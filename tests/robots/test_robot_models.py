@@ -19,8 +19,7 @@ from idyn.model.robot import Robot
 
 ROBOTS = ("quadruped", "solo12", "a1", "go2", "g1", "talos", "fivebar", "bolt")
 LEGS = ("LF", "RF", "LH", "RH")
-MIRROR = np.array([1.0, -1.0, 1.0])
-"""Reflection in the sagittal plane."""
+MIRROR = np.array([1.0, -1.0, 1.0])  # reflection in the sagittal plane
 
 
 def quadruped_text():
@@ -106,7 +105,7 @@ def limits(text):
 
 
 AB, ABC = (link("a"), link("b")), (link("a"), link("b"), link("c"))
-REFUSED = [
+REFUSED = [  # what `tests/faults/test_files.py` has not
     (pair(inertial("1e300")), "b: mass: expected 0 to 1e+06 kg, got 1e+300"),
     (pair(BODY.replace('<mass value="1"/>', "")), "b: inertial: expected a mass and an inertia"),
     (pair('<inertial><mass value="1"/></inertial>'), "b: inertial: expected a mass and an inertia"),
@@ -130,7 +129,6 @@ REFUSED = [
     (urdf(*AB).replace("</robot>", "\n") + joint("j", "a", "b", kind="screw") + "</robot>", "line 2, joint j: type: expected"),
     ("<html/>", "expected the element 'robot', got 'html'"),
 ]
-"""What `tests/faults/test_files.py` has not."""
 
 
 @every(("text", "message"), REFUSED)

@@ -26,8 +26,7 @@ from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
 
 DT, MS = 1e-3, 1_000_000
-PERIOD = 20
-"""Period of the commands [ticks]."""
+PERIOD = 20  # period of the commands [ticks]
 
 
 class MujocoRobot:

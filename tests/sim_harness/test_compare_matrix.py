@@ -357,7 +357,7 @@ def test_a_report_has_tables_notes_and_pictures_and_no_headings_without_text(tmp
 
 FEW = np.arange(1.0, 9.0)
 PILE = Pile(t=FEW, iterations=FEW, momentum=1e-6 / FEW, contacts=FEW, seconds=FEW)
-PAGES = {
+PAGES = {  # study → its module and what is changed there, its pictures, words of its tables
     "cone-study": (cone_study, {"EDGES": (4, 8), "DRAGGED": 12}, {"edges.png"}, ["exact-cone", "8 edges"]),
     "contact-models": (
         contact_models,
@@ -378,7 +378,6 @@ PAGES = {
         ["midpoint", "order"],
     ),
 }
-"""Study → its module and what is changed there, its pictures, words of its tables."""
 
 
 @pytest.mark.parametrize("name", fast(PAGES, "cone-study", "contact-models", "tasks"))

@@ -124,8 +124,7 @@ def test_forces_of_stiff_springs_have_no_cancellation_error():
     assert lost > 1e-5
 
 
-K = 1e12
-"""Of a stop [N·m/rad], whose joint has 1 kg·m²."""
+K = 1e12  # of a stop [N·m/rad], whose joint has 1 kg·m²
 
 
 @every("share", [0.25, 0.5, 0.75])
@@ -377,8 +376,7 @@ def test_a_step_that_does_not_converge_is_reported():
     assert Sap(max_iterations=1, tolerance=1e-14).solve(problem).status is Status.NOT_CERTIFIED
 
 
-W = 1 / np.sqrt(3)
-"""w of a free point of 1 kg [1/kg]"""
+W = 1 / np.sqrt(3)  # w of a free point of 1 kg [1/kg]
 
 
 def test_the_estimate_of_w_matches_its_definition():

@@ -28,8 +28,7 @@ from transport.server.settings import ServerSettings
 
 Fields = dict[str, Any]
 
-Alter = Callable[[Fields, dict[str, Any]], Fields | None]
-"""(answer, memory of the proxy) → altered answer, None: withheld"""
+Alter = Callable[[Fields, dict[str, Any]], Fields | None]  # (answer, memory of the proxy) → altered answer, None: withheld
 
 
 class AlteredServer:

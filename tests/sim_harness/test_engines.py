@@ -141,7 +141,7 @@ def test_engines_are_built_by_name_and_settings_of_others_are_named():
 
 NAN = float("nan")
 BOUNCE = {"restitution": (-0.1, 1.1, NAN)}
-WRONG = {
+WRONG = {  # engine, setting, values that it cannot have
     "lcp": BOUNCE | {"edges": (2,)},
     "no-slip": BOUNCE,
     "dissipation": BOUNCE,
@@ -155,7 +155,6 @@ WRONG = {
     "first-order": {"stiffness": (0.0,), "dissipation": (-1e-3,), "tangential": (NAN,), "normal_weight": (-1.0,)}
     | {"tolerance": (1.0,), "friction": ("pyramid",), "candidates": ("all",), "kp": (1.0,)},
 }
-"""Engine, setting, values that it cannot have."""
 
 
 @every(
@@ -286,8 +285,7 @@ def test_cone_complementarity_predicts_dissipation(law, kind, least, most):
 G = 9.81
 
 
-BILATERAL = sorted(set(ENGINES) - {"sap"})
-"""`sap` has rows of its own, near rigid ones."""
+BILATERAL = sorted(set(ENGINES) - {"sap"})  # `sap` has rows of its own, near rigid ones
 
 
 def with_rows(problem, G, g, stops=None):

@@ -324,13 +324,11 @@ def test_a_robot_stands_on_an_imu_that_is_mounted_as_its_setting_says(mounted, t
 
 
 NOISE = Spread(joint_position=1e-4, joint_speed=0.02, base_orientation=5e-4, base_rate=5e-3, base_velocity=5e-3)
-BEGIN, END = 0.45, 1.5
-"""Time of the fault, and end of a run [s]."""
+BEGIN, END = 0.45, 1.5  # time of the fault, and end of a run [s]
 
-FREEZES = (0.005, 0.02, 0.1, 0.4)
-"""Lengths of the freezes [s]."""
+FREEZES = (0.005, 0.02, 0.1, 0.4)  # lengths of the freezes [s]
 
-SPIKES: dict[str, tuple[float, ...]] = {
+SPIKES: dict[str, tuple[float, ...]] = {  # channel → sizes of its spikes
     "base attitude": (0.02, 0.05, 0.09, 0.2, 1.0, 3.0),  # rad, about the forward axis
     "base rate": (0.5, 2.0, 3.9, 7.0, 30.0, 1e300),  # rad/s
     "base position": (0.01, 0.04, 0.06, 0.5, 5.0, 1e300),  # m
@@ -340,7 +338,6 @@ SPIKES: dict[str, tuple[float, ...]] = {
     "joint speed": (1.0, 5.0, 15.0, 20.0, 50.0, 1e300),  # rad/s
     "joint torque": (1.0, 3.0, 7.0, 20.0, 1e3, 1e300),  # N·m
 }
-"""Channel → sizes of its spikes."""
 
 OF_BASE, OF_IMU = ("base position", "base velocity"), ("specific force",)
 

@@ -38,8 +38,7 @@ from transport.startup.loopback import Loopback
 HANDS = {"g1": "left_wrist_yaw_link", "talos": "arm_left_7_link"}
 """Links, which are MuJoCo's bodies in the world of the robot's own file."""
 
-EVERY, VALID = 10, 0.1
-"""Period of the commands [ticks], and their validity [s]."""
+EVERY, VALID = 10, 0.1  # period of the commands [ticks], and their validity [s]
 
 SPEED = 0.3
 
@@ -187,7 +186,7 @@ def test_contradicting_tasks_are_refused_by_name_and_the_robot_walks_on():
     assert walk.angle("right_elbow_joint") == pytest.approx(stance, abs=0.02)
 
 
-BEHIND = {
+BEHIND = {  # tasks that are out of reach, or hard on the balance
     "stays behind": lambda t: FrameTask(frame=HANDS["g1"], position=[0.3, 0.3, 0.9], stiffness=400.0),
     "stays behind, heavy": lambda t: FrameTask(frame=HANDS["g1"], position=[0.3, 0.3, 0.9], stiffness=1000.0, weight=1e6),
     "far away": lambda t: FrameTask(frame=HANDS["g1"], position=[10.0, -10.0, 10.0], rotation=np.eye(3)),
@@ -197,7 +196,6 @@ BEHIND = {
     ),
     "the waist shakes": lambda t: PostureTask(joints=["waist_yaw_joint"], angles=[0.5 * np.sin(6.0 * t)]),
 }
-"""Tasks that are out of reach, or hard on the balance."""
 
 
 @full
@@ -234,8 +232,7 @@ def test_trunk_and_foot_follow_circles(monkeypatch, run, law, ground, rms, rate)
     assert found.rate <= rate
 
 
-VALID_TASKS = 0.05
-"""Validity of a command [s]."""
+VALID_TASKS = 0.05  # validity of a command [s]
 
 
 def trunk(path, start, origin):

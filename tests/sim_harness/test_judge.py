@@ -25,11 +25,10 @@ from sim_harness.studies.fclib import read_fclib, write_fclib
 from sim_harness.studies.measured_tosses import read_tensor
 
 DT = 1e-3
-GOOD = {
+GOOD = {  # 2 kg that stick under a push of 4 N
     "M": np.diag([2.0, 2.0, 2.0]), "J": np.eye(3), "v": np.zeros(3), "v_plus": np.zeros(3), "p": [-4e-3, 0.0, 19.62e-3],
     "mu": 0.5, "dt": DT, "h": [0.0, 0.0, 19.62], "force": [4.0, 0.0, 0.0],
 }  # fmt: skip
-"""2 kg that stick under a push of 4 N."""
 
 
 def plain(fields):
@@ -417,14 +416,13 @@ def alike(system, shares):
     return loads(system) * np.tile(np.array(shares, dtype=float), len(system.J) // 3)
 
 
-WRONG = {
+WRONG = {  # kind → impulses in loads, and u⁺ [m/s]; all else is right
     Kind.PENETRATES: ((0.1, 0.0, 0.5), (0.0, 0.0, -0.005)),
     Kind.PULLS: ((0.0, 0.0, -0.2), (0.0, 0.0, 0.3)),
     Kind.OUTSIDE: ((0.6, 0.3, 1.0), (0.0, 0.0, 0.0)),
     Kind.SLIPS: ((-0.2, 0.1, 1.0), (0.004, -0.002, 0.0)),
     Kind.ENERGY: ((0.5, 0.0, 1.0), (1.0, 0.0, 0.0)),
 }
-"""Kind → impulses in loads, and u⁺ [m/s]; all else is right."""
 
 
 @every("name", SYSTEMS)

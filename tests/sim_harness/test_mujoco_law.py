@@ -26,8 +26,7 @@ from sim_harness.studies.mujoco_law import ROBOTS, SECONDS, TURNING, Setting, fo
 from sim_harness.world.worlds import build_world
 
 DT = 1e-3
-FORCE = 1e-9
-"""Largest error of a force, as a share of the weight."""
+FORCE = 1e-9  # largest error of a force, as a share of the weight
 
 
 def world_of(name, terrain=None, mu=None, **settings):

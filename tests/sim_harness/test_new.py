@@ -320,8 +320,7 @@ def test_it_stands_in_its_own_world(tmp_path, capsys, places, wheels, radius):
     assert "stood" in capsys.readouterr().out
 
 
-CORNERS = {"FL": (0.2, 0.1), "FR": (0.2, -0.1), "RL": (-0.2, 0.1), "RR": (-0.2, -0.1)}
-"""Hips of the small quadruped [m]."""
+CORNERS = {"FL": (0.2, 0.1), "FR": (0.2, -0.1), "RL": (-0.2, 0.1), "RR": (-0.2, -0.1)}  # hips of the small quadruped [m]
 
 
 def solid(name, mass, shape="", at="0 0 0"):

@@ -22,8 +22,7 @@ from sim_harness.engines.viscous import Viscous
 from sim_harness.world.world import contact_jacobian
 
 G = 9.81
-H = 1 / 120
-"""The note's step [s]."""
+H = 1 / 120  # the note's step [s]
 
 
 problem = partial(step_problem, dt=H)
@@ -42,10 +41,8 @@ def box(mass=10.0, half=0.5, height=0.2, mu=0.5, force=(0.0, 0.0, 0.0), **given)
     return problem(M, J, mu, h=[0, 0, mass * G, 0, 0, 0], force=[*force, 0, 0, 0], **given)
 
 
-STACK = np.array([8.0, 64.0, 512.0, 4096.0, 32768.0])
-"""Masses of boxes on one another, the heaviest on top [kg]."""
-STACKED = np.array([367364.88, 367286.4, 366658.56, 361635.84, 321454.08])
-"""Normal forces, from the bottom [N]."""
+STACK = np.array([8.0, 64.0, 512.0, 4096.0, 32768.0])  # masses of boxes on one another, the heaviest on top [kg]
+STACKED = np.array([367364.88, 367286.4, 366658.56, 361635.84, 321454.08])  # normal forces, from the bottom [N]
 
 
 def stack():

@@ -36,8 +36,7 @@ pytestmark = [pytest.mark.drake, pytest.mark.filterwarnings("ignore::Deprecation
 
 DT, STIFFNESS, DISSIPATION, MU, SIGMA = 1e-3, 1e4, 5e-3, 0.8, 1e-3
 
-RIGID = 1e15
-"""Stiffness of the feet, which are to yield nothing beside the ground [N/m]."""
+RIGID = 1e15  # stiffness of the feet, which are to yield nothing beside the ground [N/m]
 
 
 def material(stiffness, dissipation):

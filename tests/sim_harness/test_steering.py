@@ -41,8 +41,7 @@ from transport.log.recorder import Recorder
 from transport.log.replay import replay
 from transport.protocol.messages.command import GaitPart
 
-VALID = 0.1
-"""Validity of a command [s]."""
+VALID = 0.1  # validity of a command [s]
 
 
 @pytest.mark.parametrize("name", [pytest.param("go2", marks=full), pytest.param("a1", marks=pytest.mark.long)])
@@ -59,8 +58,7 @@ def test_patterns_change_while_the_robot_walks(name):
 
 
 COMMANDS = [(0.3, 0.1, 0.5), (0.4, 0.0, 0.0), (0.0, 0.3, 0.0), (0.0, 0.0, 1.0)]
-FASTER = [(1.0, 0.0, 0.0), (1.5, 0.0, 0.0), (0.0, 0.5, 0.0), (0.0, 0.0, 2.0)]
-"""Of all robots but the paper's quadruped."""
+FASTER = [(1.0, 0.0, 0.0), (1.5, 0.0, 0.0), (0.0, 0.5, 0.0), (0.0, 0.0, 2.0)]  # of all robots but the paper's quadruped
 
 
 @pytest.mark.long
@@ -433,8 +431,7 @@ def test_a_squat_with_closed_legs_has_the_predicted_forces(engine, law):
     assert np.abs(predicted - simulated).mean() < 5e-3 * 50.23
 
 
-RATES = {"go2": 420.0, "a1": 320.0, "solo12": 45.0}
-"""Largest mean |dτ/dt| [N·m/s]; the bound has the largest."""
+RATES = {"go2": 420.0, "a1": 320.0, "solo12": 45.0}  # largest mean |dτ/dt| [N·m/s]; the bound has the largest
 
 
 @full

@@ -125,8 +125,7 @@ def test_the_camera_follows_the_base_and_can_be_released(report):
     frame.locator("#follow").check()
 
 
-MU = 0.6
-"""Friction coefficient that the controller assumes."""
+MU = 0.6  # friction coefficient that the controller assumes
 
 
 @pytest.fixture(scope="module")

@@ -26,12 +26,10 @@ from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.startup.loopback import Loopback
 
-AFTER = 0.8
-"""Time from the fault to the end of a run [s]."""
+AFTER = 0.8  # time from the fault to the end of a run [s]
 
 
-ORDINARY = "the demand exceeds the torque limits"
-"""Message about a hard step of an undisturbed trot."""
+ORDINARY = "the demand exceeds the torque limits"  # message about a hard step of an undisturbed trot
 
 
 STRAIGHT = {"waypoints": [[20.0, 0.0]]}
@@ -160,8 +158,7 @@ def contacts(change, names):
 
 ROBOTS = ("quadruped", "go2")
 JOINTS = {"hip": 0, "thigh": 1, "knee": 2}
-NAMED, ERROR = 0.055, 0.1
-"""A fault is named within this time [s], or before this error [rad]."""
+NAMED, ERROR = 0.055, 0.1  # A fault is named within this time [s], or before this error [rad]
 
 
 def stuck(joint, *, speed):
@@ -228,8 +225,7 @@ def faults():
 
 
 FAULTS = faults()
-TURNS = {"waypoints": [[0.0, 20.0]]}
-"""Path to a point on the left: hips move, which hardly do on a straight way."""
+TURNS = {"waypoints": [[0.0, 20.0]]}  # path to a point on the left: hips move, which hardly do on a straight way
 
 
 @pytest.fixture(scope="module")

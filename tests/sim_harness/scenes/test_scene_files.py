@@ -27,7 +27,7 @@ SCENES = [name for name in sorted(files("experiments")) if is_scene(name)]
 LISTED = {name: load("experiments", name, dict)["engines"] for name in SCENES}
 CLAIMS = [(name, each if type(each) is str else each["kind"]) for name in SCENES for each in LISTED[name]]
 LONG = {"arch", "clutter", "crank-rocker", "dual-arm"}
-FAST = {
+FAST = {  # A scene of each engine
     ("elastic-foundation", "first-order"),
     ("grasp-ball", "newton"),
     ("grasp-lift", "sap"),
@@ -40,7 +40,6 @@ FAST = {
     ("spring-cylinder", "sap"),
     ("viscous-slide", "viscous"),
 }
-"""A scene of each engine."""
 
 SCENE = """
 about = "a ball"

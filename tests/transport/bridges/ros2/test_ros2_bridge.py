@@ -362,7 +362,7 @@ def test_messages_are_the_same_after_the_wire_and_in_older_releases(kind, data):
     assert HUMBLE.fielddefs[full_name(kind)][1] == JAZZY.fielddefs[full_name(kind)][1]
 
 
-KNOWN = {
+KNOWN = {  # kind → (type hash, message, its bytes behind the header), which two implementations found independently
     "std_msgs/String": ("df668c740482bbd48fb39d76a70dfd4bd59db1288021743503259e948f6b1a18", None, ""),
     "geometry_msgs/Twist": (
         "9c45bf16fe0983d80e3cfe750d6835843d265a9a6c46bd2e609fcddde6fb8d2a",
@@ -381,7 +381,6 @@ KNOWN = {
         " 02000000 00000000 000000000000e03f 000000000000f0bf 01000000 00000000 0000000000000040 00000000",
     ),
 }
-"""Kind → (type hash, message, its bytes behind the header), which two implementations found independently."""
 
 
 @every("kind", sorted(KNOWN))
