@@ -1,28 +1,32 @@
-"""Robots in MuJoCo whose messages are plausibly wrong: the first alarm, the stop, and no alarm for healthy ones.
+"""Robots in MuJoCo whose messages are plausibly wrong, by joints, feet or an IMU: the first alarm, the stop, the fall.
 
     pytest -m "" -s tests/sim_harness/test_wrong_robots.py
 
 prints the table of all faults.
 """
 
+from collections import Counter
+from functools import cache, reduce
+from itertools import product
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pytest
-from fast import fast, first_is_fast, full
+from fast import every, fast, first_is_fast, full
+from scipy.spatial.transform import Rotation
 
 from controllers.build import build_controller
-from controllers.config.loading import parse
+from controllers.config.loading import load, parse
 from controllers.contact.ground import YieldingSettings
 from idyn.model.so3 import tilt
 from sim_harness.measure.fall import Posture
-from sim_harness.robot.imperfections import ImperfectionSettings
+from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.robot.imperfections import ImperfectionSettings, ImuSettings, Sensing, Spread
 from sim_harness.robot.lying import PerturbationSettings
-from sim_harness.run.plan import load_plan, simulated_robot, with_controller
+from sim_harness.run.plan import ExperimentSettings, build_plan, hello_of, load_plan, simulated_robot, with_controller
 from sim_harness.world.worlds import AnyEngine
 from transport.protocol.messages.state import Contact
-from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.startup.loopback import Loopback
 
@@ -39,7 +43,7 @@ class Outcome(NamedTuple):
     """
     named: time from the fault to the first answer that is not `ok` [s], inf: never; says: its message
     stopped: time from the fault until the torque damps [s]; fell: time from the fault to the fall [s]; worst: tilt [rad]
-    early: first message before the fault; ''
+    early: first message before the fault; ''; modes: of all ticks
     """
 
     named: float
@@ -48,6 +52,7 @@ class Outcome(NamedTuple):
     fell: float
     worst: float
     early: str
+    modes: Counter[str]
 
     @property
     def stands(self):
@@ -56,10 +61,10 @@ class Outcome(NamedTuple):
 
 
 class Wrong(Loopback):
-    """A client whose states are changed from a time on. wrong: (message, robot side) → message"""
+    """A client whose states are changed from a time on. wrong: message → message"""
 
-    def __init__(self, service, robot, wrong, start, now):
-        super().__init__(service, hello_for(robot, 1e-3, kind="sim"), clock=lambda: now[0])
+    def __init__(self, service, hello, wrong, start, now):
+        super().__init__(service, hello, clock=lambda: now[0])
         self.wrong, self.start, self.now, self.replies, self.states = wrong, start, now, [], []
 
     def exchange(self, state):
@@ -85,7 +90,8 @@ def build(plan, wrong=None, start=np.inf, controller=None):
     """Return client and simulated robot, in its initial state; the service runs in this process."""
     controller = build_controller(plan.controller) if controller is None else controller
     now = [0]
-    client = Wrong(Service(controller, plan.server, clock=lambda: now[0]), controller.robot, wrong, start, now)
+    service = Service(controller, plan.server, clock=lambda: now[0])
+    client = Wrong(service, hello_of(plan, controller.robot), wrong, start, now)
     side = simulated_robot(plan, client, seed=1)
     client.hello()
     return client, side
@@ -108,14 +114,14 @@ class WeakMotor:
         return self._world.step(self.torque, dt, pushes)
 
 
-def provoke(plan, wrong=None, start=1.2, controller=None, motor=None):
-    """Run a robot whose states are wrong from `start` on. motor: (joint, share of its torque) from then on, which it reports"""
+def provoke(plan, wrong=None, start=1.2, controller=None, motor=None, lasts=AFTER):
+    """Run a robot whose states are wrong from `start` on, for so long. motor: (joint, share of its torque) from then on"""
     client, side = build(plan, wrong, start, controller)
     if motor is not None:
         weak = side.world = WeakMotor(side.world, *motor, start)
         client.wrong = changed(tau_applied=lambda tau, _: weak.torque)
     posture = Posture(side.world.robot, side.world.terrain, side.world.q)
-    trace = side.run(start + AFTER)
+    trace = side.run(start + lasts)
     since = trace.t - start
     up = posture.upright(trace.q[:1])
     assert up
@@ -125,21 +131,24 @@ def provoke(plan, wrong=None, start=1.2, controller=None, motor=None):
     named, _, says = next((each for each in found if each[0] > 0.0), (np.inf, "", ""))
     damps = ("fault", "damping")
     stopped = next((t for t, status, _ in found if status in damps), np.inf)
-    return Outcome(named, says, stopped, fell, max(tilt(q[3:7]) for q in trace.q[since > 0]), early)
-
-
-def vector(data):
-    return np.frombuffer(data).copy()
+    modes = Counter(trace.modes[i] for i in trace.mode)
+    return Outcome(named, says, stopped, fell, max(tilt(q[3:7]) for q in trace.q[since > 0]), early, modes)
 
 
 def changed(**changes):
-    """Return a change of states. changes: field → function of its numbers and of the number of wrong states so far"""
+    """Return a change of states. changes: field, `imu.…` of the IMU's, → function of its numbers and of the number of wrong
+    states so far"""
     count = [0]
 
     def change(state):
         count[0] += 1
-        fields = {name: f(vector(getattr(state, name)), count[0]).tobytes() for name, f in changes.items()}
-        return msgspec.structs.replace(state, **fields)
+        for name, f in changes.items():
+            of_imu, _, field = name.rpartition(".")
+            part = state.imu if of_imu else state
+            data = f(np.frombuffer(getattr(part, field)).copy(), count[0]).tobytes()
+            part = msgspec.structs.replace(part, **{field: data})
+            state = msgspec.structs.replace(state, imu=part) if of_imu else part
+        return state
 
     return change
 
@@ -399,3 +408,162 @@ def test_rotors_that_only_the_model_has_do_not_fell_a_robot_whose_torques_are_la
     trace = side.run(4.0)
     assert not any(status == "fault" for _, status, _ in client.replies)
     assert trace.q[:, 2].min() > 0.9 * trace.q[0, 2]
+
+
+# -- single samples and freezes of each sensor, by measured and by estimated bases -----------------------------------------
+
+
+BEGIN, LASTS = 0.45, 1.05  # time of the fault, and of the run from then on [s]
+FREEZES = (0.005, 0.02, 0.1, 0.4)  # lengths of the freezes [s]
+SPIKES: dict[str, tuple[float, ...]] = {  # channel → sizes of its spikes
+    "base attitude": (0.02, 0.05, 0.09, 0.2, 1.0, 3.0),  # rad, about the forward axis
+    "base rate": (0.5, 2.0, 3.9, 7.0, 30.0, 1e300),  # rad/s
+    "base position": (0.01, 0.04, 0.06, 0.5, 5.0, 1e300),  # m
+    "base velocity": (0.1, 0.5, 0.9, 2.0, 20.0, 1e300),  # m/s
+    "specific force": (10.0, 50.0, 140.0, 200.0, 2e3, 1e300),  # m/s²
+    "joint angle": (0.02, 0.05, 0.09, 0.2, 1.0, 1e300),  # rad
+    "joint speed": (1.0, 5.0, 15.0, 20.0, 50.0, 1e300),  # rad/s
+    "joint torque": (1.0, 3.0, 7.0, 20.0, 1e3, 1e300),  # N·m
+}
+IMU_KINDS = ("base attitude", "base rate", "specific force")
+GAITS, BASES = ("stand", "trot"), ("measured", "estimated")
+
+
+def place_of(base, channel):
+    """Return the field of a channel, and its numbers in it."""
+    imu = base == "estimated"
+    q, v = (0, 0) if imu else (7, 6)
+    return {
+        "base attitude": ("imu.quat", slice(0, 4)) if imu else ("q", slice(3, 7)),
+        "base rate": ("imu.gyro", slice(0, 3)) if imu else ("vel", slice(3, 6)),
+        "base position": ("q", slice(0, 3)),
+        "base velocity": ("vel", slice(0, 3)),
+        "specific force": ("imu.acc", slice(0, 3)),
+        "joint angle": ("q", slice(q + 1, q + 2)),
+        "joint speed": ("vel", slice(v + 1, v + 2)),
+        "joint torque": ("tau_meas" if imu else "tau_applied", slice(1, 2)),
+        "all angles": ("q", slice(q, None)),
+        "all speeds": ("vel", slice(v, None)),
+    }[channel]
+
+
+def spike(base, channel, size):
+    name, part = place_of(base, channel)
+
+    def once(x, n):
+        if n == 1 and channel == "base attitude":
+            x[part] = (Rotation.from_quat(x[part]) * Rotation.from_rotvec([size, 0.0, 0.0])).as_quat()
+        elif n == 1:
+            x[part.start] += size
+        return x
+
+    return changed(**{name: once})
+
+
+def freeze(base, channels, length):
+    def held(part):
+        kept = []
+
+        def hold(x, n):
+            if n <= round(length * 1e3):
+                kept.append(x[part].copy())
+                x[part] = kept[0]
+            return x
+
+        return hold
+
+    changes = [changed(**{name: held(part)}) for name, part in (place_of(base, channel) for channel in channels)]
+    return lambda state: reduce(lambda state, change: change(state), changes, state)
+
+
+def switches(length, felt=None):
+    """The feet of the first wrong state, or these, for so long [s]."""
+    kept = [] if felt is None else [felt]
+
+    def change(state):
+        kept.append(state.contacts)
+        return (
+            msgspec.structs.replace(state, contacts=kept[0]) if len(kept) <= round(length * 1e3) + (felt is not None) else state
+        )
+
+    return change
+
+
+def cases(base):
+    """Yield name and change of each fault of a robot."""
+    missing = ("base position", "base velocity") if base == "estimated" else ("specific force",)
+    channels = [channel for channel in SPIKES if channel not in missing]
+    for channel in channels:
+        for size in SPIKES[channel]:
+            yield f"spike of {channel}, {size:g}", spike(base, channel, size)
+    groups = [(channel,) for channel in channels if channel != "joint torque"]
+    whole = ("base attitude", "base rate", "specific force" if base == "estimated" else "base velocity")
+    for length in FREEZES:
+        for group in (*groups, whole, ("all angles", "all speeds"), ("all speeds",)):
+            yield f"freeze of {' and '.join(group)}, {length:g} s", freeze(base, group, length)
+        if base == "measured":
+            yield f"freeze of contacts, {length:g} s", switches(length)
+    if base == "measured":
+        yield "spike of contacts", switches(1e-3, [])
+
+
+@cache
+def sensed(gait, base, *, noisy=True):
+    """Plan and controller of a quadruped in MuJoCo with noise in its sensors."""
+    settings = load("experiments", "trot-quadruped", ExperimentSettings)
+    spread = Spread(joint_position=1e-4, joint_speed=0.02, base_orientation=5e-4, base_rate=5e-3, base_velocity=5e-3)
+    imu = ImuSettings(noise=0.1 if noisy else 0.0) if base == "estimated" else None
+    settings = msgspec.structs.replace(
+        settings,
+        server="quadruped-trot" if gait == "trot" else "quadruped",
+        engine=MujocoSettings(),
+        contacts="geometry" if base == "estimated" else "binary",
+        robot=ImperfectionSettings(sensing=Sensing(noise=spread if noisy else Spread(), imu=imu)),
+        controller=settings.controller | {"estimator": {}},
+    )
+    plan = build_plan(settings)
+    return plan, build_controller(plan.controller)
+
+
+def ran(gait, base, change=None, lasts=0.55, **sensors):
+    plan, controller = sensed(gait, base, **sensors)
+    controller.reset()
+    return provoke(plan, change, BEGIN, controller, lasts=lasts)
+
+
+@every("gait", GAITS)
+def test_one_sample_of_the_gyro_is_replaced(gait):
+    found = ran(gait, "estimated", spike("estimated", "base rate", 7.0))
+    assert found.fell == np.inf
+    assert set(found.modes) <= {"ok", "degraded"}
+
+
+@every("gait", GAITS)
+def test_a_frozen_imu_is_named_and_the_robot_holds_its_posture(gait):
+    found = ran(gait, "estimated", freeze("estimated", IMU_KINDS, 0.4))
+    assert found.fell == np.inf
+    assert "the rate of the base has been frozen for" in found.says
+    assert "failsafe:damping" not in found.modes
+
+
+def test_a_robot_without_noise_comes_to_rest_without_an_alarm():
+    found = ran("stand", "estimated", lasts=3.55, noisy=False)
+    assert found.modes["ok"] >= 3995
+    assert "frozen" not in found.says
+
+
+def test_a_torque_sensor_of_1e300_is_harmless():
+    assert ran("stand", "estimated", spike("estimated", "joint torque", 1e300)).fell == np.inf
+
+
+@pytest.mark.long
+def test_nearly_all_faults_of_sensors_are_harmless_and_the_others_named():
+    runs, fell = 0, {}
+    for gait, base in product(GAITS, BASES):
+        for name, change in cases(base):
+            found, runs = ran(gait, base, change, LASTS), runs + 1
+            if found.fell < np.inf:
+                fell[f"{gait}, {base}: {name}"] = found.says
+    print(f"{runs - len(fell)} of {runs} without a fall; fell: {fell}")
+    assert all(fell.values())
+    assert len(fell) <= 0.05 * runs
