@@ -12,14 +12,24 @@ from controllers.config.loading import NonNegative, Positive, Settings, load
 from controllers.config.tables import Choice
 from idyn.errors import ConfigError
 
+UNLIMITED = ("mu", "stop")
+"""Fields that may be infinite, besides those whose default is."""
 
-def check_finite(where: str, settings: Settings, *fields: str) -> None:
-    """Raise ConfigError for the first of the fields (numbers or tuples of numbers) that is non-finite; None is allowed."""
-    for field in fields:
-        value = getattr(settings, field)
-        if value is not None and not np.isfinite(value).all():
-            expected = "a finite number" if isinstance(value, float) else "finite numbers"
-            raise ConfigError(f"{where}.{field}", f"expected {expected}, got {value}")
+
+def check_finite(where: str, settings: msgspec.Struct) -> None:
+    """Raise ConfigError for the first number in settings, and in their tables, that is not finite but should be."""
+    for field in msgspec.structs.fields(settings):
+        value, path = getattr(settings, field.name), f"{where}.{field.name}"
+        if isinstance(value, msgspec.Struct):
+            check_finite(path, value)
+        elif isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
+            for i, each in enumerate(value):
+                check_finite(f"{path}[{i}]", each)
+        elif isinstance(value, float | tuple) and field.name not in UNLIMITED and field.default != np.inf:
+            numbers = np.asarray(value)
+            if numbers.dtype == np.float64 and not np.isfinite(numbers).all():
+                expected = "a finite number" if isinstance(value, float) else "finite numbers"
+                raise ConfigError(path, f"expected {expected}, got {value}")
 
 
 Vector = tuple[float, float, float]
