@@ -216,13 +216,13 @@ def test_a_fast_wheel_turns_as_far_as_its_speed_explains(wheel):
 # -- a platform on six motors and a slide on three ---------------------------------------------------------------------
 
 
-PLATE = '<inertial><mass value="2"/><inertia ixx="0.02" ixy="0.001" ixz="0" iyy="0.03" iyz="0" izz="0.04"/></inertial>'
-PLATFORMS = f"""
-<robot name="platforms"><link name="floor"/>
-<link name="slide">{PLATE}</link><link name="plate">{PLATE}</link>
-<joint name="rail" type="planar"><parent link="floor"/><child link="slide"/><axis xyz="0 0 1"/></joint>
-<joint name="hexapod" type="floating"><parent link="slide"/><child link="plate"/></joint></robot>
-"""
+PLATE = 2.0, (0.02, 0.03, 0.04, 0.001)
+PLATFORMS = urdf.robot(
+    "platforms",
+    *[urdf.link("floor"), urdf.link("slide", *PLATE), urdf.link("plate", *PLATE)],
+    urdf.joint("rail", "floor", "slide", axis="0 0 1", kind="planar")
+    + urdf.joint("hexapod", "slide", "plate", kind="floating"),
+)
 MOTORS = (*(f"rail.{k}" for k in range(3)), *(f"hexapod.{k}" for k in range(6)))
 
 

@@ -3,6 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
+import urdf
 from conditions import allowance, cone_error, coulomb_error, no_slip_error
 from fast import every
 from oracles import full
@@ -147,12 +148,11 @@ def test_take_and_join_work_row_by_row():
 # -- flat feet ---------------------------------------------------------------------------------------------------------
 
 
-INERTIAL = '<inertial><mass value="{}"/><inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/></inertial>'
-HOPPER = f"""
-<robot name="hopper"><link name="body">{INERTIAL.format(5)}</link><link name="foot">{INERTIAL.format(1)}</link>
-<joint name="ankle" type="revolute"><parent link="body"/><child link="foot"/><origin xyz="0 0 -0.5"/><axis xyz="0 1 0"/>
-<limit lower="-1" upper="1" effort="100" velocity="10"/></joint></robot>
-"""
+HOPPER = urdf.robot(
+    "hopper",
+    *[urdf.link("body", 5.0, 0.1), urdf.link("foot", 1.0, 0.1)],
+    urdf.joint("ankle", "body", "foot", axis="0 1 0", at=-0.5, limits=(-1, 1, 100, 10)),
+)
 SOLE = Sole(frame="foot", length=0.3, width=0.1, offset=(0.05, 0.01, -0.02), mu=0.7)
 CORNERS = {
     "foot.front_left": (0.2, 0.06, -0.02),

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
+import urdf
 from fast import every, first_is_fast
 from scenes import WALKERS, Scene, batch_of, walker
 from scipy.spatial.transform import Rotation
@@ -312,21 +313,16 @@ def test_unknown_frames_and_wrong_sizes_are_named():
 # -- continuous joints -------------------------------------------------------------------------------------------------
 
 
-INERTIAL = (
-    '<inertial><origin xyz="0.1 0.02 0.03"/><mass value="1.5"/>'
-    '<inertia ixx="0.02" ixy="0.001" ixz="0" iyy="0.03" iyz="0.002" izz="0.04"/></inertial>'
+CART = urdf.robot(
+    "cart",
+    *[
+        urdf.link(name, 1.5, (0.02, 0.03, 0.04, 0.001, 0, 0.002), (0.1, 0.02, 0.03))
+        for name in ("body", "wheel", "fork", "caster")
+    ],
+    urdf.joint("axle", "body", "wheel", '<limit effort="5" velocity="40"/>', axis="0 1 0", kind="continuous"),
+    urdf.joint("steer", "body", "fork", axis="0 0 1", at=(0.3, 0, 0), limits=(-1, 1, 2, 3)),
+    urdf.joint("roll", "fork", "caster", axis="0.6 0.8 0", kind="continuous"),
 )
-CART = f"""
-<robot name="cart">
-<link name="body">{INERTIAL}</link><link name="wheel">{INERTIAL}</link><link name="fork">{INERTIAL}</link>
-<link name="caster">{INERTIAL}</link>
-<joint name="axle" type="continuous"><parent link="body"/><child link="wheel"/><axis xyz="0 1 0"/>
-<limit effort="5" velocity="40"/></joint>
-<joint name="steer" type="revolute"><parent link="body"/><child link="fork"/><origin xyz="0.3 0 0"/><axis xyz="0 0 1"/>
-<limit lower="-1" upper="1" effort="2" velocity="3"/></joint>
-<joint name="roll" type="continuous"><parent link="fork"/><child link="caster"/><axis xyz="0.6 0.8 0"/></joint>
-</robot>
-"""
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
+import urdf
 from conditions import allowance, coulomb_error, dynamics
 from fast import every
 from oracles import eliminate, full, outcome
@@ -162,23 +163,14 @@ def test_gaps_become_allowed_closing_speeds(gap, noise, recovery, speed):
 # -- joints with several degrees of freedom and a motor for each -------------------------------------------------------
 
 
-INERTIAL = (
-    '<inertial><origin xyz="0.01 0.02 -0.03"/><mass value="{mass}"/>'
-    '<inertia ixx="0.02" ixy="0.001" ixz="0" iyy="0.03" iyz="0.002" izz="0.04"/></inertial>'
+MASSES = {"top": 4.0, "platform": 1.0, "skid": 1.0, "stick": 0.5}
+TABLE = urdf.robot(
+    "table",
+    *[urdf.link(name, m, (0.02, 0.03, 0.04, 0.001, 0, 0.002), (0.01, 0.02, -0.03)) for name, m in MASSES.items()],
+    urdf.joint("hexapod", "top", "platform", kind="floating", at=(0.3, 0, -0.2)),
+    urdf.joint("slide", "top", "skid", axis="0 0 1", kind="planar", at=(-0.3, 0.2, -0.2)),
+    urdf.joint("hinge", "top", "stick", axis="0 1 0", at=(-0.3, -0.2, -0.2), limits=(-1, 1, 20, 3)),
 )
-TABLE = f"""
-<robot name="table">
-<link name="top">{INERTIAL.format(mass=4)}</link>
-<link name="platform">{INERTIAL.format(mass=1)}</link>
-<link name="skid">{INERTIAL.format(mass=1)}</link>
-<link name="stick">{INERTIAL.format(mass=0.5)}</link>
-<joint name="hexapod" type="floating"><parent link="top"/><child link="platform"/><origin xyz="0.3 0 -0.2"/></joint>
-<joint name="slide" type="planar"><parent link="top"/><child link="skid"/><origin xyz="-0.3 0.2 -0.2"/><axis xyz="0 0 1"/>
-</joint>
-<joint name="hinge" type="revolute"><parent link="top"/><child link="stick"/><origin xyz="-0.3 -0.2 -0.2"/><axis xyz="0 1 0"/>
-<limit lower="-1" upper="1" effort="20" velocity="3"/></joint>
-</robot>
-"""
 """A table on three legs, of which one has six motors, one three, and one a single one."""
 
 HEXAPOD, SLIDE = [f"hexapod.{k}" for k in range(6)], [f"slide.{k}" for k in range(3)]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import urdf
 
 from controllers.config.tables import named
 from controllers.robot.load import load_robot
@@ -36,10 +37,7 @@ smaller = ["id-qp-mu"]
 id-qp-mu = [0.5]
 pid = "fell"
 """
-BLOCK = """
-<robot name="block"><link name="block"><inertial><mass value="2"/>
-<inertia ixx="0.02" ixy="0" ixz="0" iyy="0.03" iyz="0" izz="0.04"/></inertial></link></robot>
-"""
+BLOCK = urdf.robot("block", urdf.link("block", 2.0, (0.02, 0.03, 0.04)))
 CORNERS = [(x, y, -0.05) for x in (-0.2, 0.2) for y in (-0.15, 0.15)]
 
 

@@ -3,6 +3,7 @@
 import mujoco
 import numpy as np
 import pytest
+import urdf
 from fast import every
 
 from controllers.robot.load import load_robot
@@ -121,38 +122,19 @@ def test_a_world_made_from_the_model_has_no_springs_of_the_file(world_of):
     assert path.exists()
 
 
-INERTIA = '<inertia ixx="0.02" iyy="{iyy}" izz="0.03" ixy="0" ixz="0" iyz="0"/>'
-STOOL = """
-<robot name="stool">
-  <link name="seat">
-    <inertial><origin xyz="0.01 0 0"/><mass value="3"/>{inertia}</inertial>
-    {feet}
-  </link>
-  <link name="arm">
-    <inertial>
-      <origin xyz="0 0 0.2"/><mass value="0.5"/><inertia ixx="0.01" iyy="0.01" izz="0.001" ixy="0" ixz="0" iyz="0"/>
-    </inertial>
-    <collision><origin xyz="0 0 0.15"/><geometry><box size="0.04 0.04 0.3"/></geometry></collision>
-  </link>
-  <joint name="swing" type="revolute">
-    <parent link="seat"/><child link="arm"/><axis xyz="0 1 0"/><origin xyz="0 0 0.05"/>
-    <limit lower="-1" upper="0.4" effort="9" velocity="10"/><dynamics damping="0.4" friction="0.1"/>
-  </joint>
-</robot>
-"""
-FOOT = '<collision><origin xyz="{x} {y} -0.17"/><geometry><sphere radius="0.03"/></geometry></collision>'
-CORNERS = [(x, y) for x in (-0.25, 0.25) for y in (-0.15, 0.15)]
+CORNERS = [(x, y, -0.17) for x in (-0.25, 0.25) for y in (-0.15, 0.15)]
+FEET = "".join(urdf.touching('sphere radius="0.03"', corner) for corner in CORNERS)
+BALL = urdf.link("ball", 1.0, 1.0) + urdf.joint("flies", "arm", "ball", kind="floating")
 
 
-FEET = "".join(FOOT.format(x=x, y=y) for x, y in CORNERS)
-BALL = """
-  <link name="ball"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>
-  <joint name="flies" type="floating"><parent link="arm"/><child link="ball"/></joint>
-</robot>"""
-
-
-def stool(feet=FEET, iyy=0.025):
-    return STOOL.format(feet=feet, inertia=INERTIA.format(iyy=iyy))
+def stool(*more, feet=FEET, iyy=0.025):
+    rod, resisting = urdf.touching('box size="0.04 0.04 0.3"', 0.15), '<dynamics damping="0.4" friction="0.1"/>'
+    seat, arm = (
+        urdf.link("seat", 3.0, (0.02, iyy, 0.03), (0.01, 0, 0), feet),
+        urdf.link("arm", 0.5, (0.01, 0.01, 0.001), 0.2, rod),
+    )
+    swing = urdf.joint("swing", "seat", "arm", resisting, axis="0 1 0", at=0.05, limits=(-1, 0.4, 9, 10))
+    return urdf.robot("stool", seat, arm, swing, *more)
 
 
 @pytest.fixture
@@ -160,7 +142,7 @@ def stool_of(tmp_path):
     def build(text, mu=0.7, **settings):
         path = tmp_path / "stool.urdf"
         path.write_text(text, encoding="utf-8")
-        places = [ContactPoint(frame="seat", offset=(x, y, -0.17), radius=0.03, mu=mu) for x, y in CORNERS]
+        places = [ContactPoint(frame="seat", offset=corner, radius=0.03, mu=mu) for corner in CORNERS]
         robot = Robot.from_urdf(path, contact=places, **settings)
         q = robot.neutral()
         q[2] = 0.2
@@ -200,8 +182,7 @@ def test_a_urdf_moves_as_mujoco_moves_its_import(stool_of):
 
 
 def test_a_foot_without_shapes_stands_on_its_contact_places_and_it_is_said(stool_of):
-    mesh = '<collision><geometry><mesh filename="package://gone/foot.stl"/></geometry></collision>'
-    robot, q, path = stool_of(stool(feet=mesh))
+    robot, q, path = stool_of(stool(feet=urdf.touching('mesh filename="package://gone/foot.stl"')))
     world, _ = file_world(RobotBodies(robot, Flat(), q), path, 0.0)
     for _ in range(1000):
         result = world.step(np.zeros(1), 0.001)
@@ -213,7 +194,7 @@ def test_a_foot_without_shapes_stands_on_its_contact_places_and_it_is_said(stool
 
 def test_feet_that_touch_elsewhere_than_the_controller_believes_are_said(stool_of):
     robot, q, path = stool_of(stool())
-    higher = robot.variant(contact=[ContactPoint(frame="seat", offset=(x, y, -0.16), radius=0.03) for x, y in CORNERS])
+    higher = robot.variant(contact=[ContactPoint(frame="seat", offset=(x, y, -0.16), radius=0.03) for x, y, _ in CORNERS])
     q[2] = 0.19
     said = beliefs(RobotBodies(higher, Flat(), q), path, 0.0)
     assert said[-1] == "seat: its shapes are 10 mm below the floor"
@@ -246,11 +227,11 @@ def test_a_fixed_base_without_contact_places_has_no_floor(stool_of):
         (stool(), "which the controller does not know: damping up to 0.4, friction up to 0.1"),
         (stool(iyy=0.09), "inertias that no body has are changed to spheres' ('seat'"),
         (
-            stool().replace("</robot>", BALL),
+            stool(BALL),
             "made from the controller's model, because MuJoCo refuses the file: stool.urdf: Error: free joint can only be used",
         ),
         (
-            stool().replace("</robot>", BALL.replace("floating", "planar").replace("</joint>", '<axis xyz="0 0 1"/></joint>')),
+            stool(urdf.link("ball", 1.0, 1.0), urdf.joint("flies", "arm", "ball", axis="0 0 1", kind="planar")),
             "refuses the file: stool.urdf: a joint of several degrees of freedom, imported as flies_TX, flies_TY, flies_RZ",
         ),
     ],
@@ -258,7 +239,7 @@ def test_a_fixed_base_without_contact_places_has_no_floor(stool_of):
 def test_what_mujoco_changes_or_refuses_in_a_urdf_is_said(stool_of, tmp_path, text, note):
     _, _, path = stool_of(text)
     config = tmp_path / "own.toml"
-    places = ", ".join(f'{{frame = "seat", offset = [{x}, {y}, -0.17], radius = 0.03}}' for x, y in CORNERS)
+    places = ", ".join(f'{{frame = "seat", offset = {list(corner)}, radius = 0.03}}' for corner in CORNERS)
     experiment = '[experiment]\nlaws = ["cone"]\nduration = 1.0\nengine = "mujoco"\n'
     config.write_text(f'[robot]\nurdf = "{path}"\ncontact = [{places}]\n{experiment}', encoding="utf-8")
     plan = load_plan(str(config))
@@ -268,10 +249,8 @@ def test_what_mujoco_changes_or_refuses_in_a_urdf_is_said(stool_of, tmp_path, te
 
 def test_a_capsule_touches_along_its_side_and_with_its_ends(stool_of):
     """Lying across under the seat, 0.4 m between the centres of its ends: the stool rests on it 0.03 m above the floor."""
-    capsule = '<collision><origin xyz="0 0 -0.17" rpy="1.5707963 0 0"/><geometry><capsule radius="0.03" length="{length}"/>'
-    both = "".join(
-        capsule.replace("0 0 -0.17", f"{x} 0 -0.17").format(length=0.4) + "</geometry></collision>" for x in (-0.2, 0.2)
-    )
+    capsule = 'capsule radius="0.03" length="0.4"'
+    both = "".join(urdf.touching(capsule, (x, 0, -0.17), "1.5707963 0 0") for x in (-0.2, 0.2))
     robot, q, path = stool_of(stool(feet=both))
     world, said = file_world(RobotBodies(robot, Flat(), q), path, 0.0)
     kinds = [int(kind) for kind in world.model.geom_type]

@@ -298,17 +298,12 @@ def test_friction_of_the_experiment_and_of_the_patch_reaches_mujoco():
     np.testing.assert_allclose(friction(world), patches.at(world.contacts.points)[:, None].repeat(2, axis=1), atol=1e-6)
 
 
-PLATE_AND_BALL = """
-<robot name="two">
-<link name="root"/>
-<link name="plate">
-  <inertial><mass value="3"/><inertia ixx="0.05" ixy="0" ixz="0" iyy="0.05" iyz="0" izz="0.1"/></inertial></link>
-<link name="ball">
-  <inertial><mass value="1"/><inertia ixx="0.01" ixy="0" ixz="0" iyy="0.01" iyz="0" izz="0.01"/></inertial></link>
-<joint name="p" type="floating"><parent link="root"/><child link="plate"/><origin xyz="1 2 0.02" rpy="0 0 0.5"/></joint>
-<joint name="b" type="floating"><parent link="root"/><child link="ball"/><origin xyz="1.02 2.01 0.09" rpy="0.4 0 0"/></joint>
-</robot>
-"""
+PLATE_AND_BALL = urdf.robot(
+    "two",
+    *[urdf.link("root"), urdf.link("plate", 3.0, (0.05, 0.05, 0.1)), urdf.link("ball", 1.0, 0.01)],
+    urdf.joint("p", "root", "plate", kind="floating", at=(1, 2, 0.02), rpy="0 0 0.5"),
+    urdf.joint("b", "root", "ball", kind="floating", at=(1.02, 2.01, 0.09), rpy="0.4 0 0"),
+)
 
 
 def test_a_ball_lies_on_a_plate_that_lies_on_the_ground():

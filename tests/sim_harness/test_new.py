@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import urdf
 from fast import every, full
 
 from controllers.build import load_controller
@@ -37,16 +38,16 @@ def drafted(urdf, folder, *options):
 
 
 @every(
-    ("urdf", "frames", "radius"),
+    ("file", "frames", "radius"),
     [
         (QUADRUPEDS["go1"], {"FL_foot", "FR_foot", "RL_foot", "RR_foot"}, 0.02),
         (QUADRUPEDS["hyq"], {"lf_foot", "lh_foot", "rf_foot", "rh_foot"}, 0.0217),
         ("solo_description/robots/solo.urdf", {"FL_FOOT", "FR_FOOT", "HL_FOOT", "HR_FOOT"}, 0.016),
     ],
 )
-def test_feet_are_found_with_their_radii(tmp_path, urdf, frames, radius):
+def test_feet_are_found_with_their_radii(tmp_path, file, frames, radius):
     """From spheres of the URDF, and from meshes: solo's is a sphere of 16 mm."""
-    contact = tomllib.loads(drafted(urdf, tmp_path).read_text())["robot"]["contact"]
+    contact = tomllib.loads(drafted(file, tmp_path).read_text())["robot"]["contact"]
     assert {place["frame"] for place in contact} == frames
     assert [place["radius"] for place in contact] == pytest.approx([radius] * 4, abs=1.5e-3)
 
@@ -201,16 +202,13 @@ def test_a_robot_without_a_draft_names_its_experiments(tmp_path, monkeypatch, ca
 
 def test_a_mimic_is_said_before_other_warnings(tmp_path, capsys):
     """`idyn new` shows four of them; here five links have an inertia that no body has."""
-    ball = '<inertial><mass value="1"/><inertia ixx="{}" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/></inertial>'
-    parts = ['<link name="l0"/>']
+    parts = [urdf.link("l0")]
     for k in range(6):
         bent = '<mimic joint="j0" multiplier="2"/>' if k == 5 else ""
-        parts.append(
-            f'<link name="l{k + 1}">{ball.format(0.01 if k == 5 else 0.05)}</link><joint name="j{k}" type="continuous">{bent}'
-            f'<origin xyz="0 0 0.1"/><axis xyz="0 1 0"/><parent link="l{k}"/><child link="l{k + 1}"/></joint>'
-        )
+        parts.append(urdf.link(f"l{k + 1}", 1.0, (0.01 if k == 5 else 0.05, 0.01, 0.01)))
+        parts.append(urdf.joint(f"j{k}", f"l{k}", f"l{k + 1}", bent, axis="0 1 0", at=0.1, kind="continuous"))
     path = tmp_path / "finger.urdf"
-    path.write_text(f'<robot name="finger">{"".join(parts)}</robot>')
+    path.write_text(urdf.robot("finger", *parts))
     assert main(["new", str(path), "--out", str(tmp_path / "x.toml")]) == 0
     said = capsys.readouterr().out
     assert "joint j5: mimic is ignored: nothing holds the joint at 2 · j0 + 0" in said
@@ -268,41 +266,32 @@ def test_a_shipped_draft_is_what_new_writes(path):
     assert draft(model, poses_of(model)).text == path.read_text(encoding="utf-8")
 
 
-FOOT = '<collision><origin xyz="0 0 -0.18"/><geometry><sphere radius="0.02"/></geometry></collision>'
-WHEEL = '<collision><origin rpy="1.570796 0 0"/><geometry><cylinder radius="0.07" length="0.03"/></geometry></collision>'
-
-
-def link(name, mass, z, moment, shape=""):
-    moments = f'ixx="{moment}" iyy="{moment}" izz="{moment / 5}" ixy="0" ixz="0" iyz="0"'
-    return (
-        f'<link name="{name}"><inertial><origin xyz="0 0 {z}"/><mass value="{mass}"/><inertia {moments}/></inertial>'
-        f"{shape}</link>"
-    )
-
-
-def joint(name, ends, place, axis, bounds):
-    kind, limit = ("revolute", f'lower="{bounds[0]}" upper="{bounds[1]}"') if bounds else ("continuous", "")
-    return (
-        f'<joint name="{name}" type="{kind}"><parent link="{ends[0]}"/><child link="{ends[1]}"/><origin xyz="{place}"/>'
-        f'<axis xyz="{axis}"/><limit {limit} effort="25" velocity="20"/></joint>'
-    )
+FOOT = urdf.touching('sphere radius="0.02"', -0.18)
+WHEEL = urdf.touching('cylinder radius="0.07" length="0.03"', rpy="1.570796 0 0")
 
 
 def robot(places, wheels):
     """Return a URDF with a leg of three joints on each side at each of the places [m], which end in wheels or in spheres."""
-    parts = [link("trunk", 5.0, 0.0, 0.1, '<collision><geometry><box size="0.5 0.2 0.08"/></geometry></collision>')]
+    parts = [urdf.link("trunk", 5.0, (0.1, 0.1, 0.02), more=urdf.touching('box size="0.5 0.2 0.08"'))]
     for i, x in enumerate(places):
         for side, s in (("l", 1), ("r", -1)):
             name = f"{side}{i}"
-            parts += [link(f"{name}_hip", 0.3, 0.0, 1e-3), link(f"{name}_thigh", 0.4, -0.08, 2e-3)]
-            parts += [link(f"{name}_shank", 0.15, -0.08, 6e-4, "" if wheels else FOOT)]
-            parts += [joint(f"{name}_1", ("trunk", f"{name}_hip"), f"{x} {0.1 * s} 0", "1 0 0", (-0.8, 0.8))]
-            parts += [joint(f"{name}_2", (f"{name}_hip", f"{name}_thigh"), f"0 {0.06 * s} 0", "0 1 0", (-1.5, 2.5))]
-            parts += [joint(f"{name}_3", (f"{name}_thigh", f"{name}_shank"), "0 0 -0.18", "0 1 0", (-2.6, -0.2))]
+            parts += [
+                urdf.link(f"{name}_hip", 0.3, (1e-3, 1e-3, 2e-4)),
+                urdf.link(f"{name}_thigh", 0.4, (2e-3, 2e-3, 4e-4), -0.08),
+            ]
+            parts += [urdf.link(f"{name}_shank", 0.15, (6e-4, 6e-4, 1.2e-4), -0.08, "" if wheels else FOOT)]
+            for k, parent, child, at, axis, lower, upper in (
+                (1, "trunk", f"{name}_hip", (x, 0.1 * s, 0), "1 0 0", -0.8, 0.8),
+                (2, f"{name}_hip", f"{name}_thigh", (0, 0.06 * s, 0), "0 1 0", -1.5, 2.5),
+                (3, f"{name}_thigh", f"{name}_shank", -0.18, "0 1 0", -2.6, -0.2),
+            ):
+                parts.append(urdf.joint(f"{name}_{k}", parent, child, axis=axis, at=at, limits=(lower, upper, 25, 20)))
             if wheels:
-                parts += [link(f"{name}_wheel", 0.2, 0.0, 1e-3, WHEEL)]
-                parts += [joint(f"{name}_4", (f"{name}_shank", f"{name}_wheel"), "0 0 -0.18", "0 1 0", None)]
-    return f'<robot name="legs">{"".join(parts)}</robot>'
+                parts.append(urdf.link(f"{name}_wheel", 0.2, (1e-3, 1e-3, 2e-4), more=WHEEL))
+                axle, turns = f"{name}_shank", '<limit effort="25" velocity="20"/>'
+                parts.append(urdf.joint(f"{name}_4", axle, f"{name}_wheel", turns, axis="0 1 0", at=-0.18, kind="continuous"))
+    return urdf.robot("legs", *parts)
 
 
 @every(("places", "wheels", "radius"), [((0.25, 0.0, -0.25), False, 0.02), ((0.2, -0.2), True, 0.07)])
@@ -323,48 +312,28 @@ def test_it_stands_in_its_own_world(tmp_path, capsys, places, wheels, radius):
 CORNERS = {"FL": (0.2, 0.1), "FR": (0.2, -0.1), "RL": (-0.2, 0.1), "RR": (-0.2, -0.1)}  # hips of the small quadruped [m]
 
 
-def solid(name, mass, shape="", at="0 0 0"):
-    inertia = " ".join(f'{k}="{v}"' for k, v in {"ixx": 0.01, "iyy": 0.01, "izz": 0.01, "ixy": 0, "ixz": 0, "iyz": 0}.items())
-    touching = f'<collision><origin xyz="{at}"/><geometry>{shape}</geometry></collision>' if shape else ""
-    return f'<link name="{name}"><inertial><mass value="{mass}"/><inertia {inertia}/></inertial>{touching}</link>'
+def solid(name, mass, shape="", at=0.0):
+    return urdf.link(name, mass, 0.01, more=urdf.touching(shape, at) if shape else "")
 
 
-def hinge(name, parent, child, at="0 0 0", axis="0 1 0", lower=-3.1, upper=3.1, rpy="0 0 0"):
-    return (
-        f'<joint name="{name}" type="revolute"><parent link="{parent}"/><child link="{child}"/><origin xyz="{at}" rpy="{rpy}"/>'
-        f'<axis xyz="{axis}"/><limit lower="{lower}" upper="{upper}" effort="50" velocity="30"/></joint>'
-    )
+def hinge(name, parent, child, at=0.0, axis="0 1 0", lower=-3.1, upper=3.1, rpy="0 0 0"):
+    return urdf.joint(name, parent, child, axis=axis, at=at, rpy=rpy, limits=(lower, upper, 50, 30))
 
 
-def flat_leg(name, hip, along="1 0 0", rpy="0 0 0"):
+def flat_leg(name, hip, along=(1, 0, 0), parent="trunk", rpy="0 0 0"):
     """A leg of two joints in its plane, 0.4 m long; at angles of zero it points along `along` of the base turned by `rpy`."""
-    end = " ".join(str(0.2 * float(x)) for x in along.split())
-    middle = " ".join(str(0.1 * float(x)) for x in along.split())
-    return "".join(
-        [
-            solid(f"{name}_thigh", 0.3, '<sphere radius="0.01"/>', middle),
-            solid(f"{name}_shank", 0.2, '<sphere radius="0.02"/>', end),
-            hinge(f"{name}_pitch", "hip_" + name if rpy == "" else "trunk", f"{name}_thigh", hip, rpy=rpy or "0 0 0"),
-            hinge(f"{name}_knee", f"{name}_thigh", f"{name}_shank", end),
-        ]
-    )
-
-
-def rolling_leg(name, hip, along):
-    """The same leg below a joint that rolls."""
-    return (
-        solid(f"hip_{name}", 0.3)
-        + hinge(f"{name}_roll", "trunk", f"hip_{name}", hip, axis="1 0 0")
-        + flat_leg(name, "0 0 0", along, "")
-    )
+    end, middle = 0.2 * np.array(along), 0.1 * np.array(along)
+    parts = [
+        solid(f"{name}_thigh", 0.3, 'sphere radius="0.01"', middle),
+        solid(f"{name}_shank", 0.2, 'sphere radius="0.02"', end),
+    ]
+    parts.append(hinge(f"{name}_pitch", parent, f"{name}_thigh", hip, rpy=rpy))
+    return "".join([*parts, hinge(f"{name}_knee", f"{name}_thigh", f"{name}_shank", end)])
 
 
 def write(path, parts):
-    path.write_text(f'<robot name="four">{solid("trunk", 6.0, TRUNK)}{"".join(parts)}</robot>', encoding="utf-8")
+    path.write_text(urdf.robot("four", solid("trunk", 6.0, 'box size="0.4 0.2 0.1"'), *parts), encoding="utf-8")
     return path
-
-
-TRUNK = '<box size="0.4 0.2 0.1"/>'
 
 
 def drafted_with_words(urdf, capsys, *options):
@@ -373,12 +342,17 @@ def drafted_with_words(urdf, capsys, *options):
     return tomllib.loads(target.read_text(encoding="utf-8")), " ".join(capsys.readouterr().out.split()), str(target)
 
 
-def quadruped(path, along="1 0 0"):
-    return write(path, [rolling_leg(name, f"{x} {y} 0", along) for name, (x, y) in CORNERS.items()])
+def quadruped(path, along):
+    """Its legs roll at the hips, too."""
+    parts = []
+    for name, (x, y) in CORNERS.items():
+        parts += [solid(f"hip_{name}", 0.3), hinge(f"{name}_roll", "trunk", f"hip_{name}", (x, y, 0), axis="1 0 0")]
+        parts.append(flat_leg(name, 0.0, along, f"hip_{name}"))
+    return write(path, parts)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("along", ["0 0 1", "1 0 0"])
+@pytest.mark.parametrize("along", [(0, 0, 1), (1, 0, 0)])
 def test_legs_that_lie_flat_or_point_up_at_zero_are_found(tmp_path, capsys, along):
     """As of Spirit 40, whose legs lie flat at zero, and of Minitaur, whose legs point up."""
     config, _, target = drafted_with_words(quadruped(tmp_path / "four.urdf", along), capsys)
@@ -396,7 +370,7 @@ def test_legs_that_lie_flat_or_point_up_at_zero_are_found(tmp_path, capsys, alon
 def test_a_model_with_y_up_is_told_how_to_turn(tmp_path, capsys):
     """The same quadruped turned about its x axis; the joint that the message names turns it back."""
     parts = [
-        flat_leg(name, f"{x} 0 {-y}", "0 -1 0").replace('axis xyz="0 1 0"', 'axis xyz="0 0 1"')
+        flat_leg(name, (x, 0, -y), (0, -1, 0)).replace('axis xyz="0 1 0"', 'axis xyz="0 0 1"')
         for name, (x, y) in CORNERS.items()
     ]
     path = write(tmp_path / "lying.urdf", parts)
@@ -405,8 +379,8 @@ def test_a_model_with_y_up_is_told_how_to_turn(tmp_path, capsys):
     assert "another axis of the base than z seems to point up: y. 4 feet reach the ground then" in said
     assert "--fixed fixes the robot to the world" in said
     rpy = said.partition('rpy="')[2].partition('"')[0]
-    turn = f'<joint name="turn" type="fixed"><parent link="root"/><child link="trunk"/><origin rpy="{rpy}"/></joint>'
-    path.write_text(path.read_text().replace("</robot>", f'<link name="root"/>{turn}</robot>'), encoding="utf-8")
+    turn = urdf.link("root") + urdf.joint("turn", "root", "trunk", rpy=rpy)
+    path.write_text(path.read_text().replace("</robot>", f"{turn}</robot>"), encoding="utf-8")
     config, said, _ = drafted_with_words(path, capsys, "--force")
     assert len(config["robot"]["contact"]) == 4
     assert "seems to point up" not in said
@@ -416,7 +390,7 @@ def test_a_model_with_y_up_is_told_how_to_turn(tmp_path, capsys):
 def test_of_two_halves_of_a_leg_one_has_the_contact(tmp_path, capsys):
     """Eight halves with three rows each would be 24 rows for the 22 velocities of the robot."""
     halves = [
-        flat_leg(f"{name}{half}", f"{x} {y + s} 0", "0 0 1")
+        flat_leg(f"{name}{half}", (x, y + s, 0), (0, 0, 1))
         for name, (x, y) in CORNERS.items()
         for half, s in zip("ab", (0, 0.02), strict=True)
     ]
@@ -427,7 +401,7 @@ def test_of_two_halves_of_a_leg_one_has_the_contact(tmp_path, capsys):
 
 def test_legs_of_two_joints_rest_although_their_planes_are_not_exactly_vertical(tmp_path, capsys):
     """With an angle of 1.57075 rad in the URDF a foot cannot reach its place sideways, by 10 nm."""
-    parts = [flat_leg(name, f"{x} {y} {0.001 * x}", "0 0 -1", "4.7e-3 0 0") for name, (x, y) in CORNERS.items()]
+    parts = [flat_leg(name, (x, y, 0.001 * x), (0, 0, -1), rpy="4.7e-3 0 0") for name, (x, y) in CORNERS.items()]
     _, _, target = drafted_with_words(write(tmp_path / "slanted.urdf", parts), capsys)
     robot, stance = load_robot(target)
     q = resting(robot, stance, Flat())
@@ -448,14 +422,13 @@ def test_a_sole_is_found_in_a_level_frame_of_its_link(tmp_path, capsys, limit):
     """The last frame of the foot is one of a sensor, which is turned. Ankles that turn little stay within their limits."""
     parts = []
     for name, y in (("L", 0.1), ("R", -0.1)):
-        foot = '<box size="0.2 0.08 0.02"/>'
+        foot = 'box size="0.2 0.08 0.02"'
         parts += [
-            solid(f"{name}_thigh", 2.0), solid(f"{name}_shin", 1.0), solid(f"{name}_foot", 0.5, foot, "0.02 0 -0.05"),
-            hinge(f"{name}_hip", "trunk", f"{name}_thigh", f"0 {y} 0"),
-            hinge(f"{name}_knee", f"{name}_thigh", f"{name}_shin", "0 0 -0.3"),
-            hinge(f"{name}_ankle", f"{name}_shin", f"{name}_foot", "0 0 -0.3", lower=-limit, upper=limit),
-            f'<link name="{name}_zz_skin"/><joint name="{name}_skin" type="fixed"><parent link="{name}_foot"/>'
-            f'<child link="{name}_zz_skin"/><origin rpy="0.7 0.9 0"/></joint>',
+            solid(f"{name}_thigh", 2.0), solid(f"{name}_shin", 1.0), solid(f"{name}_foot", 0.5, foot, (0.02, 0, -0.05)),
+            hinge(f"{name}_hip", "trunk", f"{name}_thigh", (0, y, 0)),
+            hinge(f"{name}_knee", f"{name}_thigh", f"{name}_shin", -0.3),
+            hinge(f"{name}_ankle", f"{name}_shin", f"{name}_foot", -0.3, lower=-limit, upper=limit),
+            urdf.link(f"{name}_zz_skin"), urdf.joint(f"{name}_skin", f"{name}_foot", f"{name}_zz_skin", rpy="0.7 0.9 0"),
         ]  # fmt: skip
     config, _, target = drafted_with_words(write(tmp_path / "two.urdf", parts), capsys)
     soles = config["robot"]["sole"]
@@ -469,20 +442,20 @@ def test_a_sole_is_found_in_a_level_frame_of_its_link(tmp_path, capsys, limit):
 @pytest.mark.full
 def test_fingers_in_a_row_are_no_legs(tmp_path, capsys):
     """As of a hand whose fingers point down: with its four ends in one line it tips over."""
-    parts = [flat_leg(name, f"{0.1 * k - 0.15} {0.001 * (-1) ** k} 0", "0 0 -1") for k, name in enumerate("abcd")]
+    parts = [flat_leg(name, (0.1 * k - 0.15, 0.001 * (-1) ** k, 0), (0, 0, -1)) for k, name in enumerate("abcd")]
     config, said, _ = drafted_with_words(write(tmp_path / "hand.urdf", parts), capsys)
     assert config["robot"]["base"] == "fixed"
     assert "its feet are so close together that it tips over" in said
-    parts = [flat_leg(name, f"{0.1 * k - 0.15} {0.1 * (-1) ** k} 0", "0 0 -1") for k, name in enumerate("abcd")]
+    parts = [flat_leg(name, (0.1 * k - 0.15, 0.1 * (-1) ** k, 0), (0, 0, -1)) for k, name in enumerate("abcd")]
     config, said, _ = drafted_with_words(write(tmp_path / "hand.urdf", parts), capsys, "--force")
     assert len(config["robot"]["contact"]) == 4
 
 
 def test_an_arm_whose_base_has_no_inertia_is_fixed_to_the_world(tmp_path, capsys):
     """A floating base without mass below a joint about z has a singular mass matrix."""
-    arm = solid("upper", 1.0, at="0 0 0.2") + hinge("turn", "base", "upper", axis="0 0 1")
+    arm = solid("upper", 1.0) + hinge("turn", "base", "upper", axis="0 0 1")
     path = tmp_path / "arm.urdf"
-    path.write_text(f'<robot name="arm"><link name="base"/>{arm}</robot>', encoding="utf-8")
+    path.write_text(urdf.robot("arm", urdf.link("base"), arm), encoding="utf-8")
     config, said, _ = drafted_with_words(path, capsys)
     assert config["robot"]["base"] == "fixed"
     assert "its base has no inertia of its own" in said

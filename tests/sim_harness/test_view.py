@@ -18,6 +18,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 import trimesh
+import urdf
 from browser import opened
 from conftest import quiet
 from fast import every, full
@@ -379,8 +380,7 @@ def test_the_force_of_a_touchdown_is_predicted_only_if_the_contact_is_known(expe
 
 
 def folders_of(name):
-    urdf = load("robots", name, RobotSettings).urdf
-    return list(urdf_path(urdf, find("robots", name).parent).parents)
+    return list(urdf_path(load("robots", name, RobotSettings).urdf, find("robots", name).parent).parents)
 
 
 def models_of(robot, folders):
@@ -460,18 +460,12 @@ def test_without_meshes_or_visuals_collision_shapes_or_sticks_are_drawn():
     model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
     ends = [np.array(place.translation) for place in list(model.jointPlacements)[2:]] + list(robot.spheres.offsets)
     np.testing.assert_allclose(tips, ends, atol=1e-12)
-    look = look_of(Robot(Description(urdf=CAPSULE)), [])
+    capsule = urdf.touching('cylinder radius="0.1" length="0.5"', (0, 0.1, 0))
+    look = look_of(Robot(Description(urdf=urdf.robot("capsule", urdf.link("a", 1.0, 1.0, more=capsule)))), [])
     assert look.note == "the URDF has no visual shapes"
     (shape,) = look.shapes
     assert (shape.kind, shape.size, shape.joint) == ("cylinder", (0.1, 0.5), 1)
     np.testing.assert_allclose(shape.placement, [0, 0.1, 0, 0, 0, 0, 1])
-
-
-CAPSULE = """
-<robot name="capsule"><link name="a"><inertial><mass value="1"/>
-<inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial>
-<collision><origin xyz="0 0.1 0"/><geometry><cylinder radius="0.1" length="0.5"/></geometry></collision></link></robot>
-"""
 
 
 @full

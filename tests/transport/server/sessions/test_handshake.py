@@ -5,6 +5,7 @@ import hashlib
 import msgpack
 import numpy as np
 import pytest
+import urdf
 from fast import every
 from rig import Rig
 from standin import MS, hello, standing
@@ -141,8 +142,7 @@ def test_a_base_velocity_in_world_axes_is_turned_into_the_body(moving, robot):
 
 
 def test_the_layout_covers_continuous_and_passive_joints():
-    spring = f"""<link name="tip">{LINK}<joint name="spring" type="revolute"><parent link="wheel"/><child link="tip"/>
-<axis xyz="0 1 0"/><limit lower="-1" upper="1" effort="1" velocity="1"/></joint></robot>"""
+    spring = urdf.link("tip", 1.0, 1.0) + urdf.joint("spring", "wheel", "tip", axis="0 1 0", limits=(-1, 1, 1, 1)) + "</robot>"
     robot = Robot(Description(urdf=CART.replace("</robot>", spring), base="fixed", unactuated=("spring",)))
     assert [(slot.name, slot.q, slot.v) for slot in joint_slots(robot)] == [("axle", (0,), (0,)), ("spring", (1,), (1,))]
     base = requests.Base(type="fixed", quat_order="xyzw", vel_frame="local")
@@ -205,9 +205,11 @@ def test_the_stricter_position_limits_apply(fresh, robot):
     np.testing.assert_array_equal(np.frombuffer(limits.q_max), np.where(inside, high, own.q_max))
 
 
-LINK = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial></link>'
-CART = f"""<robot name="cart"><link name="body">{LINK}<link name="wheel">{LINK}
-<joint name="axle" type="continuous"><parent link="body"/><child link="wheel"/><axis xyz="0 1 0"/></joint></robot>"""
+CART = urdf.robot(
+    "cart",
+    urdf.link("body", 1.0, 1.0) + urdf.link("wheel", 1.0, 1.0),
+    urdf.joint("axle", "body", "wheel", axis="0 1 0", kind="continuous"),
+)
 
 
 def test_a_wheel_is_announced_as_a_place_with_a_radius_only():
