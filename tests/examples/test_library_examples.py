@@ -1,5 +1,6 @@
 """The programs of docs/examples/library, built by CMake and run without Python; random and malformed calls under sanitizers."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -15,26 +16,37 @@ from idyn.library.native import FOLDER
 
 pytestmark = pytest.mark.clients
 
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "library"
+ROOT = Path(__file__).parents[2]
 PREFIX = Path(sys.prefix) / "lib" / f"python3.{sys.version_info.minor}" / "site-packages" / "cmeel.prefix"
 URDF = PREFIX / "share" / "example-robot-data" / "robots" / "go2_description" / "urdf" / "go2.urdf"
 
 
 def ran(*command):
     """Return what a command printed."""
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """The folder of the programs. Skips where a tool is missing."""
+    """The folder of the programs that the page's commands build and run. Skips where a tool is missing."""
     if missing := [tool for tool in ("cmake", "cc", "c++") if shutil.which(tool) is None]:
         pytest.skip(f"the examples need {', '.join(missing)}")
     folder = tmp_path_factory.mktemp("examples")
-    ran("cmake", "-S", EXAMPLES, "-B", folder, f"-Didyn_DIR={FOLDER / 'cmake'}", f"-DCMAKE_PREFIX_PATH={PREFIX}")
-    ran("cmake", "--build", folder)
+    page = (ROOT / "docs" / "how-to" / "cpp.md").read_text("utf-8")
+    script = "\n".join(re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
+    for word, other in (
+        (".venv/bin/python", sys.executable),
+        (" build", f" {folder}"),
+        ("\nbuild", f"\n{folder}"),
+        (" 60 ", " 1 "),
+    ):
+        assert word in script
+        script = script.replace(word, other)
+    if subprocess.run(["pkg-config", "--exists", "eigen3"], check=False).returncode:
+        pytest.skip("go2 needs Eigen and the headers of urdfdom (libeigen3-dev, liburdfdom-headers-dev)")
+    ran("bash", "-euo", "pipefail", "-c", script)
     return folder
 
 
@@ -61,8 +73,6 @@ def ticks(path, robot):
 @every("motion", ["squat", "trot"])
 def test_torques_of_go2_are_those_of_python(motion, programs, tmp_path):
     """Two seconds of the program's states, told to `predict` in Python with the guess of the tick before."""
-    if not (programs / "go2").exists():
-        pytest.skip("go2 needs Eigen and Pinocchio's CMake package (libeigen3-dev, liburdfdom-headers-dev)")
     said = ran(programs / "go2", URDF, 2, motion, tmp_path / "record")
     assert said.startswith("2000 ticks, 0 not certified, 0 pieces of memory taken"), said
     robot, guess, largest = Robot.from_urdf(URDF), None, 0.0

@@ -6,8 +6,9 @@ from idyn.contact.soft import NO_CONSTRAINTS, SoftConstraints
 from idyn.laws import make_law
 from idyn.laws.law import LawData, law_data
 from idyn.library.kernels import interpreted
-from idyn.library.kinds import VECTOR, WHOLE, ArrayKind, Borrowed, Kind, Number, RecordType
+from idyn.library.kinds import REAL, VECTOR, WHOLE, ArrayKind, Borrowed, Kind, Number, RecordType
 from idyn.library.native import symbol_of
+from idyn.library.records import ArrayRecord
 from idyn.prediction import check, solve
 from idyn.prediction.finish import OUT, Finish, choose_for_kernel
 from idyn.terms.inputs import CONTACTS
@@ -17,7 +18,7 @@ INTERFACE = ("coulomb", "no-slip", "sap", "contact-free")
 """Laws of the C interface, in the order of `idyn_law`: without settings of their own, and no Python rung comes first."""
 
 C_TYPES = {"d": "double", "q": "int64_t", "?": "uint8_t"}
-RECORDS = {
+RECORDS: dict[str, type[ArrayRecord]] = {
     "Model": Model,
     "Given": Given,
     "Dynamics": Dynamics,
@@ -88,7 +89,7 @@ def _law(name: str) -> list[str]:
     ]
     return [
         _symbol(solve.tick, method, solve.STATE, CONTACTS, solve.BEFORE, OUT, WHOLE),
-        _symbol(solve.solve_again, method, solve.AIMED, solve.START, OUT, solve.REAL, WHOLE),
+        _symbol(solve.solve_again, method, solve.AIMED, solve.START, OUT, REAL, WHOLE),
         str(method.tag),
         str(data.TYPE.tag),
         f"{{{', '.join(str(rung.kernel) for rung in rungs)}}}",
