@@ -30,6 +30,7 @@ ENGINES = "engines"  # word of the command line for all shipped scenes
 
 def expanded(settings: SceneSettings) -> SceneSettings:
     """Return the scene with every body listed. Raises ConfigError for a scene without bodies or an invalid arch."""
+    check_finite("scene", settings)
     bodies = [each for body in settings.body for each in copies_of(body)]
     bodies += [block for arch in settings.arch for block in blocks_of(arch)]
     if not bodies:
@@ -111,12 +112,12 @@ def load_scene(name_or_path: str, duration: float | None = None) -> SceneSetting
     settings = parse(load("experiments", name_or_path, dict), SceneSettings, "scene")
     if duration is not None:
         settings = msgspec.structs.replace(settings, duration=duration)
-    check_finite("scene", settings)
     return check_scene(expanded(settings))
 
 
 def check_scene(s: SceneSettings) -> SceneSettings:
-    """Check a scene of finite numbers and return it unchanged. Raises ConfigError that names the first invalid field."""
+    """Check a scene and return it unchanged. Raises ConfigError that names the first invalid field."""
+    check_finite("scene", s)
     if s.duration < s.dt:
         raise ConfigError("scene.duration", f"expected at least one step of {s.dt} s, got {s.duration}")
     names = [body.name for body in s.body]
