@@ -26,7 +26,7 @@ class Expansion(NamedTuple):
     """Operators of one differentiation: views of one array."""
 
     # V_HAT: v̂; PULL: ∂(gradient)/∂q = −∂(J y)/∂q for this y; HELD_Y: velocity of the projection; ACCELERATION: (v⁺ − v)/dt;
-    # STIRRED: y with M_uu y_u = J_uᵀ (p − p⁻), y_a = 0; VELOCITY: v (6, nv)
+    # STIRRED: that plus y/dt, M_uu y_u = J_uᵀ (p − p⁻), y_a = 0; VELOCITY: v (6, nv)
     motions: Array
     base: Array  # M_u (nu, nv)
     joints: Array  # M_a (na, nv)

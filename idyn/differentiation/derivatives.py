@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.differentiation import parts
-from idyn.differentiation.arrays import ACCELERATION, CODES, FORCES, NONE, TORQUES, extent
+from idyn.differentiation.arrays import ACCELERATION, CODES, FORCES, NONE, STIRRED, TORQUES, extent
 from idyn.differentiation.expansion import expand
 from idyn.differentiation.faces import SWITCHES
 from idyn.errors import InputError
@@ -70,12 +70,12 @@ class Derivatives:
 
     @cached_property
     def q(self) -> Slope:
-        by_q, _, inertias = self._inverse_dynamics
-        return self._part("by_place", self._setting.robot.nv, (by_q, inertias, self._setting.robot.bodies.masses))
+        by_q, nv, rho = self._inverse_dynamics(ACCELERATION)[0], self._setting.robot.nv, self._setting.numbers[2]
+        return self._part("by_place", nv, (by_q, self._inverse_dynamics(STIRRED)[0] if rho > 0.0 else by_q))
 
     @cached_property
     def v(self) -> Slope:
-        return self._part("by_velocity", self._setting.robot.nv, self._inverse_dynamics[1:2])
+        return self._part("by_velocity", self._setting.robot.nv, self._inverse_dynamics(ACCELERATION)[1:])
 
     @cached_property
     def mu(self) -> Slope:
@@ -104,12 +104,10 @@ class Derivatives:
     def classical(self) -> bool:
         return not self.switches
 
-    @cached_property
-    def _inverse_dynamics(self) -> Arrays:
-        """`Robot.inverse_dynamics_slopes`, without contacts, at the predicted acceleration."""
+    def _inverse_dynamics(self, row: int) -> Arrays:
+        """`Robot.inverse_dynamics_slopes`, without contacts, at an acceleration among the motions of the expansion."""
         robot, state, nv = self._setting.robot, self._setting.state, self._setting.robot.nv
-        acceleration = self._expansion[0][ACCELERATION * nv : (ACCELERATION + 1) * nv]
-        return robot.inverse_dynamics_slopes(state.q, state.v, acceleration)
+        return robot.inverse_dynamics_slopes(state.q, state.v, self._expansion[0][row * nv : (row + 1) * nv])
 
     def _part(self, name: str, k: int, inverse: Arrays = ()) -> Slope:
         setting, expansion = self._setting, self._expansion

@@ -189,11 +189,11 @@ def _fill_motions(d: Dynamics, x: Expansion, p: Array, v_plus: Array, u_hat: Arr
     v_hat, free, stirred = x.motions[V_HAT], x.motions[ACCELERATION], x.motions[STIRRED]
     for j in range(len(v_plus)):
         v_hat[j] = v_plus[j] - g.keep * g.v[j]
-        free[j], stirred[j] = (v_plus[j] - g.v[j]) / g.dt, 0.0
+        free[j] = stirred[j] = (v_plus[j] - g.v[j]) / g.dt
     for i in range(len(u)):
         change = dot(x.push[i], x.impulses[CHANGE])
         v_hat[u[i]] += g.rho * change
-        stirred[u[i]] = change
+        stirred[u[i]] += change / g.dt
     for row in range(rows):
         u_hat[row] = dot(x.J[row], v_hat) + drift[row]
         if row % 3 == 2:

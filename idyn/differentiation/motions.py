@@ -4,11 +4,9 @@ the demand that `Consistency.HOLD` and `STICK` project. As spatial motions in th
     ∂S_k/∂q_j = S_j × S_k for each degree of freedom j that moves k's body
     ∂(Jᵀ p)_k/∂q_j = (S_j × S_k) · W_k,              W_k: wrench of the contacts that move with k
     ∂(J y)/∂q_j    = E (S_j × (V_b − V_λ)),          V_b: velocity of the contact's body for y, V_λ: of the body before joint j
-    ∂(M y)_k/∂q_j  = −S_k · I_k (S_j × V_λ) if j moves k,  S_k · (S_j ×* F_j − I_j (S_j × V_λ)) if k moves j
 
-with I_j the composite inertia and F_j = Σ I V the momentum of the bodies that move with j. The projection q̈ → q̈ + J_aᵀ
-λ/dt has S λ = −J wanted − c over the held rows J, S = J W Jᵀ = L Lᵀ, W = 1 for joints and 1/ε for the base; wanted = (1 −
-keep) v, plus dt q̈ at the joints; c = dt J̇ v + φ/dt. With V = L⁻¹ J and y = wanted + W Jᵀ λ:
+The projection q̈ → q̈ + J_aᵀ λ/dt has S λ = −J wanted − c over the held rows J, S = J W Jᵀ = L Lᵀ, W = 1 for joints and 1/ε
+for the base; wanted = (1 − keep) v, plus dt q̈ at the joints; c = dt J̇ v + φ/dt. With V = L⁻¹ J and y = wanted + W Jᵀ λ:
 
     by the demand 1 − V_aᵀ V_a,   by v −V_aᵀ ((1 − keep) V + L⁻¹ ∂c)/dt,
     by q (∂(Jᵀλ)_a − V_aᵀ L⁻¹ [∂(J y) + J W ∂(Jᵀ λ) + ∂c])/dt
@@ -127,73 +125,6 @@ def _fill_velocities(model: Model, axes: Array, y: Array, V: Array) -> None:
         while dof < len(axes) and model.dof_joint[dof] == i:
             axpy(y[dof], axes[dof], V[i])
             dof += 1
-
-
-@compiled
-def turn_momenta(model: Model, axes: Array, inertias: tuple[Array, Array], y: Array, slope: Array) -> None:
-    """Fill the unactuated rows of ∂(M y)/∂q (nu, nv) for a velocity y (nv) of unactuated joints only.
-
-    inertias: (of the bodies that move with each joint, see `Robot.inverse_dynamics_slopes` (njoints, 9); masses of the bodies
-        (njoints))
-    """
-    u, support, of, masses = model.u, model.support, model.dof_joint, stack_array(len(model.parents))
-    copy(inertias[1], masses)
-    for i in range(len(masses) - 1, 0, -1):
-        masses[model.parents[i]] += masses[i]
-    composite = inertias[0], masses
-    V, own = stack_array((len(model.parents), 6)), stack_array((len(u), 6))
-    _fill_velocities(model, axes, y, V)
-    for i in range(len(u)):
-        _fill(own[i], _momentum(composite, of[u[i]], axes[u[i]]))
-    F, A, moved, mine = stack_array(6), stack_array(6), stack_array(6), stack_array(6)
-    for j in range(len(axes)):
-        joint = of[j]
-        S, before = axes[j], V[model.parents[joint]]
-        # A = S × V_λ;  moved = S ×* F − I A
-        A[0] = S[4] * before[2] - S[5] * before[1] + S[1] * before[5] - S[2] * before[4]
-        A[1] = S[5] * before[0] - S[3] * before[2] + S[2] * before[3] - S[0] * before[5]
-        A[2] = S[3] * before[1] - S[4] * before[0] + S[0] * before[4] - S[1] * before[3]
-        A[3] = S[4] * before[5] - S[5] * before[4]
-        A[4] = S[5] * before[3] - S[3] * before[5]
-        A[5] = S[3] * before[4] - S[4] * before[3]
-        _fill(F, _momentum(composite, joint, V[joint]))
-        for i in range(len(u)):
-            if support[of[u[i]]][j] and of[u[i]] != joint:
-                axpy(y[u[i]], own[i], F)
-        _fill(mine, _momentum(composite, joint, A))
-        moved[0] = S[4] * F[2] - S[5] * F[1] - mine[0]
-        moved[1] = S[5] * F[0] - S[3] * F[2] - mine[1]
-        moved[2] = S[3] * F[1] - S[4] * F[0] - mine[2]
-        moved[3] = S[4] * F[5] - S[5] * F[4] + S[1] * F[2] - S[2] * F[1] - mine[3]
-        moved[4] = S[5] * F[3] - S[3] * F[5] + S[2] * F[0] - S[0] * F[2] - mine[4]
-        moved[5] = S[3] * F[4] - S[4] * F[3] + S[0] * F[1] - S[1] * F[0] - mine[5]
-        for i in range(len(u)):
-            value = 0.0
-            if support[of[u[i]]][j]:
-                value = -dot(own[i], A)
-            elif support[joint][u[i]]:
-                value = dot(axes[u[i]], moved)
-            slope[i, j] = value
-
-
-@compiled
-def _momentum(inertias: tuple[Array, Array], joint: int, V: Array) -> Six:
-    """Return the momentum of the bodies that move with a joint, at velocity V: linear, then angular at the world's origin.
-
-    inertias: (as of `turn_momenta`, masses of these bodies)
-    """
-    (x, y, z, xx, xy, yy, xz, yz, zz), mass = inertias[0][joint], inertias[1][joint]
-    a, b, c = V[3], V[4], V[5]
-    f0, f1, f2 = mass * (V[0] + b * z - c * y), mass * (V[1] + c * x - a * z), mass * (V[2] + a * y - b * x)
-    m0 = xx * a + xy * b + xz * c + y * f2 - z * f1
-    m1 = xy * a + yy * b + yz * c + z * f0 - x * f2
-    m2 = xz * a + yz * b + zz * c + x * f1 - y * f0
-    return f0, f1, f2, m0, m1, m2
-
-
-@compiled
-def _fill(x: Array, values: Six) -> None:
-    x[0], x[1], x[2], x[3], x[4], x[5] = values
 
 
 @compiled

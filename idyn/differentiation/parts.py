@@ -11,7 +11,6 @@ from idyn.differentiation.arrays import (
     FORCES,
     OBJECTIVE,
     PULL,
-    STIRRED,
     TORQUES,
     V_HAT,
     Expansion,
@@ -25,11 +24,10 @@ from idyn.differentiation.motions import (
     demand_by_place,
     demand_by_velocity,
     turn_forces,
-    turn_momenta,
     turn_velocities,
 )
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import MATRIX, REAL, VECTOR, Borrowed, Output, several
+from idyn.library.kinds import MATRIX, REAL, Borrowed, Output, several
 from idyn.solvers.linalg import axpy, copy, fill_rows, product, product_by_rows, product_transposed, scale
 from idyn.terms.stages import Model
 from idyn.types import Array
@@ -162,11 +160,11 @@ def by_velocity(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, 
     propagate(model, x, Seeds(v_a, R, b, nothing, nothing), dt, out[0])
 
 
-@entry(Model.TYPE, Borrowed(*EXPANSION), Borrowed(MATRIX, MATRIX, VECTOR), several(REAL, 3), Output(MATRIX))
+@entry(Model.TYPE, Borrowed(*EXPANSION), Borrowed(MATRIX, MATRIX), several(REAL, 3), Output(MATRIX))
 def by_place(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out: Arrays) -> None:
-    """Fill the derivatives by the configuration (k = nv). inverse: (slope of the inverse dynamics by q (nv, nv), and the
-    inertias of `turn_momenta`)"""
-    x, (at, inertias, masses), (dt, _, rho) = opened(model, given), inverse, numbers
+    """Fill the derivatives by the configuration (k = nv). inverse: (slope of the inverse dynamics by q, and the same at
+    the acceleration plus y/dt (nv, nv))"""
+    x, (at, beyond), (dt, _, rho) = opened(model, given), inverse, numbers
     (rows, nv), u, nothing = x.J.shape, model.u, stack_array((0, 0))
     places, nu, chooses = Places(x.axes, x.frames, x.ends), len(u), x.marks[DIMENSION] > 0
     v_a, R, b = stack_array((len(model.a), nv)), stack_array((nv, nv)), stack_array((rows, nv))
@@ -188,10 +186,9 @@ def by_place(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out
         axpy(1.0, drift[row], b[row])
     if rho > 0.0:
         turn_forces(model, places, x.impulses[CHANGE], turned)
-        turn_momenta(model, x.axes, (inertias, masses), x.motions[STIRRED], pushes)
         for i in range(nu):
             for c in range(nv):
-                pushes[i, c] = turned[u[i], c] - pushes[i, c]
+                pushes[i, c] = turned[u[i], c] - dt * (beyond[u[i], c] - at[u[i], c])
         product_transposed(x.push, pushes, pulled)
         for row in range(rows):
             axpy(rho, pulled[row], b[row])

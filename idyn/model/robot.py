@@ -152,7 +152,6 @@ class Robot:
         self.own_ends, self.own_slope = np.zeros((len(self.closures.keys), 2, 3)), np.zeros((self.nv, self.nv))
         self._placements, self.placements = tree.placements_of(data), tree.placements_of(self._placed)
         self._placed_parts, self._base = tree.parts(self.placements), self._placements[1, 9:].data
-        self._inverse_slopes = self._placed.dtau_dq, self._placed.dtau_dv, tree.inertias_of(self._placed)
         self.origin, self._far = np.zeros(3), False
         self.current: Kinematics | None = None
 
@@ -298,13 +297,12 @@ class Robot:
                 slope[:3, k] += self._gyration * np.cross(v[3:6], axis)
                 slope[:3, 3 + k] += self._gyration * np.cross(axis, v[:3])
 
-    def inverse_dynamics_slopes(self, q: Array, v: Array, acceleration: Array) -> tuple[Array, Array, Array]:
-        """Return the derivatives of `inverse_dynamics` by q (tangent) and by v, each (nv, nv); and of the bodies that move with
-        each joint the centre of mass about `origin`, then xx, xy, yy, xz, yz, zz of the inertia about it (njoints, 9)."""
+    def inverse_dynamics_slopes(self, q: Array, v: Array, acceleration: Array) -> tuple[Array, Array]:
+        """Return the derivatives of `inverse_dynamics` by q (tangent) and by v, each (nv, nv)."""
         pin.computeRNEADerivatives(self._model, self._placed, self.near(q), v, acceleration)
-        by_q, by_v, inertias = (each.copy() for each in self._inverse_slopes)
+        by_q, by_v = self._placed.dtau_dq.copy(), self._placed.dtau_dv.copy()
         self._add_gyration(v, by_v)
-        return by_q, by_v, inertias
+        return by_q, by_v
 
     def energy(self, q: Array, v: Array) -> float:
         """Return kinetic plus potential energy [J]. `pin.computeKineticEnergy` omits the armature of some kinds of joints."""

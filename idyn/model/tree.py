@@ -37,18 +37,6 @@ def placements_of(data: Any) -> Array:
     return placements
 
 
-def inertias_of(data: Any) -> Array:
-    """Return a view of the composite inertias of a `pin.Data` without their masses (njoints, 9), see
-    `Robot.inverse_dynamics_slopes`."""
-    own = data.oYcrb
-    first, stride, n = own[0].lever, address(own[1].lever) - address(own[0].lever), len(own)
-    inertias: Array = np.lib.stride_tricks.as_strided(first, (n, 9), (stride, 8))
-    own[n - 1].inertia = np.array([[1.0, 2.0, 4.0], [2.0, 3.0, 5.0], [4.0, 5.0, 6.0]])
-    assert inertias[n - 1, 3:].tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
-    assert all(address(own[i].lever) == address(inertias[i]) for i in range(n))
-    return inertias
-
-
 UNIT_PARTS = {"JointModelFreeFlyer": 4, "JointModelPlanar": 2}
 """Number of the positions at the end of a joint's part of q that form a unit vector: a quaternion, or cos and sin."""
 
