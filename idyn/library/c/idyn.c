@@ -41,7 +41,6 @@ struct idyn_solver {
 /* ---- memory: the same walk counts bytes (no base) and hands out addresses ---- */
 
 typedef struct { char *base; int64_t used; } Bump;
-
 static void *take(Bump *b, int64_t bytes) {
     void *address = b->base ? b->base + b->used : NULL;
     b->used += (bytes + 63) / 64 * 64;
@@ -158,8 +157,7 @@ static void fill_settings(idyn_solver *s, double weight) {
     f->of_forces = o->selection == IDYN_SELECT_FORCE || o->selection == IDYN_SELECT_IMPULSE_CHANGE;
     f->near = o->selection == IDYN_SELECT_FORCE ? 2 : o->selection == IDYN_SELECT_OFF || o->selection == IDYN_SELECT_TORQUE ? 0 : 1;
     f->force_limit = o->force_limit * weight;
-    int compliant = o->law == IDYN_SAP;
-    s->method.projects_first = o->consistency != IDYN_CONSISTENCY_OFF && !compliant;
+    s->method.projects_first = o->consistency != IDYN_CONSISTENCY_OFF && o->law != IDYN_SAP; /* of springs all demands are feasible */
     s->method.closed = o->consistency == IDYN_HOLD;
 }
 
@@ -202,9 +200,7 @@ int idyn_prepare(void *memory, int64_t size, const idyn_robot *robot, const idyn
     return 0;
 }
 
-void idyn_forget(idyn_solver *solver) {
-    if (solver && solver->sound == SOUND) solver->warm = 0;
-}
+void idyn_forget(idyn_solver *solver) { if (solver && solver->sound == SOUND) solver->warm = 0; }
 
 void idyn_defaults(idyn_options *options) {
     if (options)
@@ -242,11 +238,14 @@ static int flaw_of_input(const idyn_solver *s, const idyn_input *in, const idyn_
 
 /* Words of a call: addresses with shapes, numbers; results follow. */
 typedef struct { int64_t word[128]; int at; } Block;
-
 static void put(Block *b, const void *address) { b->word[b->at++] = (int64_t)(intptr_t)address; }
 static void put1(Block *b, const void *address, int64_t n) { put(b, address), b->word[b->at++] = n; }
 static void put2(Block *b, const void *address, int64_t n, int64_t m) { put1(b, address, n), b->word[b->at++] = m; }
 
+static void put_state(Block *b, const idyn_solver *s, const idyn_input *in) { /* q is known by M, h and the axes only */
+    put1(b, s->zeros, 0), put1(b, in->v, s->nv), put1(b, in->applied ? in->applied : s->zeros, in->applied ? s->nv : 0);
+    put1(b, in->acceleration ? in->acceleration : s->zeros, s->na);
+}
 static void put_contacts(Block *b, const idyn_solver *s, const idyn_input *in) {
     int64_t n = in->contacts;
     put1(b, in->body, n), put1(b, in->other ? in->other : s->ground, n);
@@ -279,26 +278,20 @@ static void keep(idyn_solver *s, const idyn_input *in, const uint8_t *basis, con
     s->kept = n, s->warm = s->options.warm_start != 0;
 }
 
-enum { RUNG, STATUS, ITERATIONS, NULL_DIM, FINISHED, RESULTS };
-static const int64_t RAY = 1, UNSELECTED = 2, MALFORMED = -2;
+enum { RUNG, STATUS, ITERATIONS, NULL_DIM, FINISHED, RESULTS, RAY = 1, UNSELECTED = 2, MALFORMED = -2 };
 
 /* `tick`, or, with a demand to meet, `solve_again` with its dynamics. Fills the results; returns whether the kernel ran. */
 static int attempt(idyn_solver *s, const idyn_input *in, const idyn_output *out, int again, int64_t *found) {
-    int64_t n = in->contacts, last = s->warm ? n : 0, torques = s->warm ? s->na : 0, zero = 0;
-    int64_t preferred = in->preferred ? n : 0;
+    int64_t n = in->contacts;
     Block b = {.at = 1};
     put(&b, &s->method);
-    if (again) {
-        put1(&b, in->acceleration, s->na), put1(&b, in->acceleration, s->na);
-        put2(&b, s->last_force, last, 3), put1(&b, s->kept_torque, torques), put2(&b, in->preferred ? in->preferred : s->zeros, preferred, 3);
-        put2(&b, s->basis, n, s->row->width);
-    } else {
-        put1(&b, s->zeros, 0), put1(&b, in->v, s->nv), put1(&b, in->applied ? in->applied : s->zeros, in->applied ? s->nv : 0);
-        put1(&b, in->acceleration, s->na), put_contacts(&b, s, in), put2(&b, s->basis, n, s->row->width);
-        put2(&b, s->last_force, last, 3), put1(&b, s->kept_torque, torques), put2(&b, in->preferred ? in->preferred : s->zeros, preferred, 3);
-    }
+    if (again) put1(&b, in->acceleration, s->na), put1(&b, in->acceleration, s->na);
+    else put_state(&b, s, in), put_contacts(&b, s, in), put2(&b, s->basis, n, s->row->width);
+    put2(&b, s->last_force, s->warm ? n : 0, 3), put1(&b, s->kept_torque, s->warm ? s->na : 0);
+    put2(&b, in->preferred ? in->preferred : s->zeros, in->preferred ? n : 0, 3);
+    if (again) put2(&b, s->basis, n, s->row->width);
     put_out(&b, s, n, out);
-    if (again) b.word[b.at++] = zero; /* change of the demand: 0.0 */
+    if (again) b.word[b.at++] = 0; /* change of the demand: 0.0 */
     b.word[b.at++] = s->warm ? 0 : s->row->cold;
     int ran = (again ? s->row->again : s->row->tick)(b.word);
     memcpy(found, b.word + b.at, RESULTS * sizeof *found);
@@ -369,8 +362,7 @@ int idyn_certify(idyn_solver *solver, const idyn_input *input, const double *las
     double figures[7] = {0};
     Block b = {.at = 1};
     put(&b, &s->given), put(&b, &s->conditions);
-    put1(&b, s->zeros, 0), put1(&b, input->v, s->nv), put1(&b, input->applied ? input->applied : s->zeros, input->applied ? s->nv : 0);
-    put1(&b, input->acceleration ? input->acceleration : s->zeros, s->na), put_contacts(&b, s, input);
+    put_state(&b, s, input), put_contacts(&b, s, input);
     put2(&b, last_force ? last_force : s->zeros, last_force ? n : 0, 3), put1(&b, output->impulse ? output->impulse : s->zeros, 3 * n);
     put1(&b, output->velocity, s->nv), put1(&b, output->torque ? output->torque : s->zeros, s->na);
     put2(&b, s->last_force, n, 3), put1(&b, figures, 7);
