@@ -101,3 +101,13 @@ def matched(writer):
             return writer
         time.sleep(0.01)
     raise AssertionError("no reader")
+
+
+def twist(x, y, turn):
+    vector = message_type("geometry_msgs/msg/Vector3")
+    return message_type("geometry_msgs/msg/Twist")(vector(x, y, 0.0), vector(0.0, 0.0, turn))
+
+
+def joint_command(names, position, velocity=(), effort=()):
+    header = message_type("std_msgs/msg/Header")(message_type("builtin_interfaces/msg/Time")(0, 0), "")
+    return message_type("sensor_msgs/msg/JointState")(header, names, position, list(velocity), list(effort))

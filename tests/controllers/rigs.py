@@ -81,3 +81,8 @@ class Walker:
 
     def run(self, seconds):
         return [self.tick() for _ in range(round(seconds / self.dt))]
+
+
+def stances(references):
+    """Which feet stand at each tick (n, feet)."""
+    return np.array([reference.schedule.stance for reference in references])

@@ -280,14 +280,6 @@ def test_kinematics_are_recomputed_when_the_state_was_modified():
 # -- cost of a tick ----------------------------------------------------------------------------------------------------
 
 
-def ticks(controller, count):
-    """States and inputs of a robot that stands still."""
-    for _ in range(count):
-        state = State(q=controller.stance.copy(), v=np.zeros(controller.robot.nv))
-        inputs = Inputs(dt=controller.settings.period, tau_applied=np.zeros(controller.robot.na))
-        yield state, inputs
-
-
 @pytest.mark.parametrize("name", ["quadruped", "quadruped-trot"])
 def test_each_algorithm_of_pinocchio_runs_once_per_configuration(monkeypatch, name):
     """Inertia and bias forces once; forward kinematics once, at the reference angles."""
@@ -302,7 +294,9 @@ def test_each_algorithm_of_pinocchio_runs_once_per_configuration(monkeypatch, na
             return counted
 
     rungs = []
-    for tick, (state, inputs) in enumerate(ticks(controller, 40)):
+    inputs = Inputs(dt=controller.settings.period, tau_applied=np.zeros(controller.robot.na))
+    for tick in range(40):
+        state = at_rest(controller)
         if tick == 39:
             monkeypatch.setattr(idyn.model.robot, "pin", Counting())
         command = controller.step(state, controller.contacts(state), inputs)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from fast import every
-from rigs import DT, Walker, at_rest, controller
+from rigs import DT, Walker, at_rest, controller, stances
 from scipy.spatial.transform import Rotation
 
 from controllers.command import GaitChange, Inputs, Steering
@@ -20,10 +20,6 @@ def walking(seconds=1.0, **gait):
     walker = Walker(gait=TROT, start=0.0)
     walker.plan.steer(Steering(velocity=FORWARD, gait=GaitChange(**gait) if gait else None))
     return walker, walker.run(seconds)
-
-
-def stances(references):
-    return np.array([reference.schedule.stance for reference in references])
 
 
 def lift_offs(stance):

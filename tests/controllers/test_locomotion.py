@@ -5,20 +5,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from fast import every, first_is_fast
-from rigs import DT, Walker
+from rigs import DT, Walker, stances
 
 from controllers.planners.gait import GaitSettings
-from controllers.planners.locomotion import CANDIDATES, FARTHEST, MARGIN, Locomotion, safe_shifts
-from controllers.planners.path import PathSettings
-from controllers.robot.load import load_robot
-from idyn import ConfigError, Description, Robot
+from controllers.planners.locomotion import CANDIDATES, FARTHEST, MARGIN, safe_shifts
 from idyn.contact.terrain import Flat, Slope, Stairs
 
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
-
-
-def stances(references):
-    return np.array([r.schedule.stance for r in references])
 
 
 def test_a_trot_stands_on_diagonals_and_lifts_them_in_turn():
@@ -188,13 +181,6 @@ def test_feet_come_to_stand_around_the_centre_of_mass(name):
     walker.run(0.25)
     centre = walker.robot.center_of_mass(walker.q) - walker.q[:3]
     np.testing.assert_allclose(walker.feet.mean(axis=0)[:2], centre[:2], atol=3e-3)
-
-
-def test_a_gait_requires_a_floating_base():
-    robot, _ = load_robot("solo12")
-    arm = Robot(Description(urdf=robot.description.urdf, base="fixed"))
-    with pytest.raises(ConfigError, match=r"reference\.kind: 'gait' needs a floating base"):
-        Locomotion(arm, arm.neutral(), 0.0, GaitSettings(), PathSettings(), DT)
 
 
 # -- footholds on known ground -----------------------------------------------------------------------------------------

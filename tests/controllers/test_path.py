@@ -179,11 +179,12 @@ def test_hold_keeps_the_stance_and_a_sinusoid_returns_to_it():
     np.testing.assert_allclose(motion.at(1.0).q, motion.at(4 / 3).q, atol=1e-12)
 
 
-def test_sway_requires_a_floating_base():
+@every("kind", ["gait", "sway"])
+def test_some_motions_require_a_floating_base(kind):
     robot, _ = load_robot("solo12")
     arm = Robot(Description(urdf=robot.description.urdf, base="fixed"))
-    with pytest.raises(ConfigError, match=r"reference\.kind: 'sway' needs a floating base"):
-        motion("sway").build(arm, arm.neutral(), 0.001)
+    with pytest.raises(ConfigError, match=rf"reference\.kind: '{kind}' needs a floating base"):
+        motion(kind).build(arm, arm.neutral(), 0.001)
 
 
 # -- drive gains -------------------------------------------------------------------------------------------------------

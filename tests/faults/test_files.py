@@ -168,13 +168,6 @@ def test_a_file_that_is_nested_too_deeply(tmp_path, text, says):
             read(tmp_path / "robot.urdf")
 
 
-def cut_log(folder: Path, following: bytes = b"") -> Path:
-    path = folder / "log.mcap"
-    LogPart(path, [], {}).close()
-    path.write_bytes(path.read_bytes() + following)
-    return path
-
-
 TOOLS = (["export", "{}"], ["export", "{}", "--messages"], ["replay", "{}"], ["view", "{}"], ["check", "{}"], ["compare", "{}"])
 """Commands that read a log."""
 
@@ -219,7 +212,9 @@ def test_a_log_of_nothing(tmp_path, capsys, record, says):
 
 @told("a log of 98 kB with a chunk that declares 3 GB", "`idyn export` and `idyn replay` end: an error names the file", "–")
 def test_a_chunk_that_fills_the_memory(tmp_path, capsys):
-    path = cut_log(tmp_path, chunk(zstd_of_zeros(GB // 4, GB // 4), 3 * GB, "zstd"))
+    path = tmp_path / "log.mcap"
+    LogPart(path, [], {}).close()
+    path.write_bytes(path.read_bytes() + chunk(zstd_of_zeros(GB // 4, GB // 4), 3 * GB, "zstd"))
     for command in (["export", str(path), "--out", str(tmp_path / "out.mcap")], ["replay", str(path)]):
         assert main(command) == 2
         assert f"{path}: expected chunks of at most 16777216 bytes, got one that declares 3221225472" in capsys.readouterr().err

@@ -252,17 +252,13 @@ def commands(socket: "zmq.Socket[bytes]") -> list[bytes]:
     return [encode(CommandMessage(session=welcome.session, valid_for=0.2, velocity=[0.1, 0.0, 0.0]))]
 
 
-def hello(robot: Robot) -> bytes:
-    return encode(hello_for(robot, 1e-3, kind="shadow"))
-
-
-def long_hello(robot: Robot) -> bytes:
-    return encode(msgspec.structs.replace(hello_for(robot, 1e-3, kind="shadow"), contact_frames=["LF_FOOT"] * 7000))
+def hello(robot: Robot, **changes: object) -> bytes:
+    return encode(msgspec.structs.replace(hello_for(robot, 1e-3, kind="shadow"), **changes))
 
 
 MESSAGES: dict[str, tuple[str, int, Callable[[Robot], Prepared]]] = {
     "small hellos": ("watch", 4, lambda robot: fixed(hello(robot))),
-    "hellos with 7000 frames": ("watch", 4, lambda robot: fixed(long_hello(robot))),
+    "hellos with 7000 frames": ("watch", 4, lambda robot: fixed(hello(robot, contact_frames=["LF_FOOT"] * 7000))),
     "statistics, 60 connections": ("watch", 60, lambda robot: fixed(encode(StatsGet()))),
     "malformed": ("watch", 4, lambda robot: fixed(*(b"\xc1" * n for n in (1, 100, 10_000)))),
     "commands": ("plan", 4, lambda robot: commands),

@@ -151,35 +151,32 @@ def point_jacobian(model: pin.Model, data: pin.Data, joint: int, point: Array) -
     return J[:3] + np.cross(J[3:], arm, axis=0)
 
 
-def eliminate(f: Full, q_ddot: Array, dt: float) -> tuple[Array, Array, Array, Array]:
-    """(v⁺, τ) eliminated from the full system [M −dt Pᵀ; P 0] (v⁺, τ) = (M v − dt h + Jᵀp, v_a⁺): D, b (without gaps), and
-    v⁺, τ at p = 0."""
-    nv, na = len(f.v), len(f.a)
-    P = np.eye(nv)[f.a]
+def solved(f: Full, q_ddot: Array, dt: float) -> tuple[Array, Array]:
+    """(v⁺, τ) of the full system [M −dt Pᵀ; P 0] (v⁺, τ) = (M v − dt h + Jᵀp, v_a + dt q̈): at p = 0, and per impulse."""
+    na = len(f.a)
+    P = np.eye(len(f.v))[f.a]
     K = np.block([[f.M, -dt * P.T], [P, np.zeros((na, na))]])
-    right = np.r_[f.M @ f.v - dt * f.h, f.v[f.a] + dt * q_ddot]
-    zero = np.linalg.solve(K, right)
-    per_impulse = np.linalg.solve(K, np.vstack([f.J.T, np.zeros((na, len(f.J)))]))
+    zero = np.linalg.solve(K, np.r_[f.M @ f.v - dt * f.h, f.v[f.a] + dt * q_ddot])
+    return zero, np.linalg.solve(K, np.vstack([f.J.T, np.zeros((na, len(f.J)))]))
+
+
+def eliminate(f: Full, q_ddot: Array, dt: float) -> tuple[Array, Array, Array, Array]:
+    """D, b (without gaps), and v⁺, τ at p = 0."""
+    (zero, per_impulse), nv = solved(f, q_ddot, dt), len(f.v)
     return f.J @ per_impulse[:nv], f.at_end(zero[:nv]), zero[:nv], zero[nv:]
 
 
 def response(f: Full, q_ddot: Array, dt: float) -> tuple[Array, Array]:
     """v⁺ = v₀ + V p with the joints driven to v_a + dt q̈: v₀ (nv) and V (nv, 3n)."""
-    nv, na = len(f.v), len(f.a)
-    P = np.eye(nv)[f.a]
-    K = np.block([[f.M, -dt * P.T], [P, np.zeros((na, na))]])
-    x = np.linalg.solve(K, np.vstack([f.J.T, np.zeros((na, len(f.J)))]))
-    v0 = np.linalg.solve(K, np.r_[f.M @ f.v - dt * f.h, f.v[f.a] + dt * q_ddot])[:nv]
-    return v0, x[:nv]
+    zero, per_impulse = solved(f, q_ddot, dt)
+    return zero[: len(f.v)], per_impulse[: len(f.v)]
 
 
 def outcome(f: Full, q_ddot: Array, dt: float, p: Array) -> tuple[Array, Array]:
-    """v⁺ and τ under impulses p, by solving the full system."""
-    nv, na = len(f.v), len(f.a)
-    P = np.eye(nv)[f.a]
-    K = np.block([[f.M, -dt * P.T], [P, np.zeros((na, na))]])
-    x = np.linalg.solve(K, np.r_[f.M @ f.v - dt * f.h + f.J.T @ p, f.v[f.a] + dt * q_ddot])
-    return x[:nv], x[nv:]
+    """v⁺ and τ under impulses p."""
+    zero, per_impulse = solved(f, q_ddot, dt)
+    v, tau = np.split(zero + per_impulse @ p, [len(f.v)])
+    return v, tau
 
 
 def corners(k: int) -> Array:

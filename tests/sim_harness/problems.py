@@ -5,6 +5,7 @@ import numpy as np
 from controllers.robot.load import load_robot
 from idyn.contact.contacts import contacts_from_geometry
 from idyn.contact.terrain import Flat
+from idyn.status import Status
 from sim_harness.engines.engine import ForwardProblem, Rows, Springs
 from sim_harness.engines.sap import Sap
 from sim_harness.world.world import contact_jacobian
@@ -57,6 +58,18 @@ def check_dynamics(problem, solution):
     residual = p.M @ (solution.v_plus - p.v) - p.J.T @ solution.p.ravel() - DT * (p.force - p.h)
     assert np.abs(residual).max() < 1e-10
     assert solution.dynamics < 1e-10
+
+
+def solved(engine, problem, recovery):
+    """A solution of the dynamics with 0 ≤ p_N ⟂ N v⁺ + c ≥ 0, its contact velocities (n, 3), and N v⁺ + c (n)."""
+    solution = engine.solve(problem)
+    check_dynamics(problem, solution)
+    assert solution.status is Status.SOLVED
+    assert solution.contact < 1e-9
+    u = (problem.J @ solution.v_plus).reshape(-1, 3)
+    w = u[:, 2] + np.maximum(problem.gaps / DT, -recovery)
+    assert np.abs(np.minimum(solution.p[:, 2], w)).max(initial=0) < 1e-9
+    return solution, u, w
 
 
 class Body:

@@ -14,7 +14,7 @@ import pytest
 from documents import ROOT
 from fast import first_is_fast, full
 from mujoco_robot import DT, ClientRobot, DrivenRobot, circle, follow, ramp, served, target
-from ros import OWN_DOMAIN, SENSOR, Ros, matched, message_type
+from ros import OWN_DOMAIN, SENSOR, Ros, joint_command, matched, twist
 from wire import running
 
 from controllers.build import load_controller
@@ -404,11 +404,6 @@ def repeated(publisher, message):
         yield
 
 
-def twist_message(forward, turn):
-    vector = message_type("geometry_msgs/msg/Vector3")
-    return message_type("geometry_msgs/msg/Twist")(vector(forward, 0.0, 0.0), vector(0.0, 0.0, turn))
-
-
 @full
 def test_a_robot_walks_faster_turns_and_stands_as_cmd_vel_says(tmp_path, record_property):
     ros = Ros(own=True)
@@ -420,7 +415,7 @@ def test_a_robot_walks_faster_turns_and_stands_as_cmd_vel_says(tmp_path, record_
         }
         steer = matched(ros.writer("cmd_vel", "geometry_msgs/msg/Twist"))
         for velocity in ((0.1, 0.0), (0.35, 0.0), (0.1, 0.5)):
-            with repeated(steer, twist_message(*velocity)):
+            with repeated(steer, twist(velocity[0], 0.0, velocity[1])):
                 robot.run(4.0)
             forward, _, turn = robot.mean_velocity(2.0)
             record_property(f"{velocity}", f"{forward:.3f} m/s and {turn:.3f} rad/s")
@@ -452,8 +447,7 @@ def test_joints_move_as_joint_commands_say(tmp_path):
         wanted = dict(zip(names, robot.angles[-1], strict=True))
         for name in names:
             wanted[name] += 0.1 if "thigh" in name else -0.2 if "calf" in name else 0.0
-        header = message_type("std_msgs/msg/Header")(message_type("builtin_interfaces/msg/Time")(0, 0), "")
-        with repeated(order, message_type("sensor_msgs/msg/JointState")(header, names, list(wanted.values()), [], [])):
+        with repeated(order, joint_command(names, list(wanted.values()))):
             robot.run(4.0)
         reached = states.take()[-1]
     for name, angle in wanted.items():

@@ -35,6 +35,8 @@ FAST = {
     "carries its box",
     "is turned on ice",
     "has a post below its rear",
+    "lies on its belly and gets up",
+    "lies on its belly for a second",
 }
 LOGGED = {"is pushed over", "is pushed on ice", "shall sway by a law that keeps it still", "walks on wet ice",
           "carries its box", "carries its box with smooth fingers", "tells a speed of 50 rad/s at rest",

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from conftest import block_world
 from fast import every, full
-from problems import DT, check_dynamics, cross, random_problems, step_problem
+from problems import DT, cross, random_problems, solved, step_problem
 from quantecon.optimize.lcp_lemke import lcp_lemke
 
 from idyn.solvers.qp import solve_qp
-from idyn.status import Status
 from sim_harness.engines.contact_space import contact_space
 from sim_harness.engines.engine import Rows
 from sim_harness.engines.newton import Newton
@@ -213,24 +212,13 @@ def test_random_torques_on_a_quadruped_are_solved(infinite):
 RECOVERY = 0.1
 
 
-def conditions(problem, solution):
-    """Contact velocities (n, 3) and N v⁺ + c (n)."""
-    u = (problem.J @ solution.v_plus).reshape(-1, 3)
-    return u, u[:, 2] + np.maximum(problem.gaps / problem.dt, -RECOVERY)
-
-
 @every("name", ["quadruped", "solo12"])
 def test_pressing_contacts_neither_sink_nor_slip(name):
     """[D15 Eqs. 25, 45, 46] where contacts press; no force where they separate, except for wedged ones."""
     pressing, parting, wedged = 0, 0, 0
     for problem in random_problems(name, 300, infinite=True):
-        solution = NoSlip(recovery=RECOVERY).solve(problem)
-        check_dynamics(problem, solution)
-        assert solution.status is Status.SOLVED
-        assert solution.contact < 1e-9
-        u, w = conditions(problem, solution)
+        solution, u, w = solved(NoSlip(recovery=RECOVERY), problem, RECOVERY)
         normal, friction = solution.p[:, 2], np.linalg.norm(solution.p[:, :2], axis=1)
-        assert np.abs(np.minimum(normal, w)).max(initial=0) < 1e-9
         grips = problem.mu > 0
         assert np.abs(u[(normal > 0) & grips, :2]).max(initial=0) < 1e-9
         assert friction[~grips].max(initial=0) == 0
@@ -320,12 +308,7 @@ def test_contact_and_drag_conditions_hold(name, coefficient):
     engine = Viscous(coefficient=coefficient, recovery=RECOVERY)
     pressing = 0
     for problem in random_problems(name, 200):
-        solution = engine.solve(problem)
-        check_dynamics(problem, solution)
-        assert solution.status is Status.SOLVED
-        u = (problem.J @ solution.v_plus).reshape(-1, 3)
-        w = u[:, 2] + np.maximum(problem.gaps / DT, -RECOVERY)
-        assert np.abs(np.minimum(solution.p[:, 2], w)).max(initial=0) < 1e-9
+        solution, u, _ = solved(engine, problem, RECOVERY)
         drag = -DT * coefficient * u[:, :2] * touching(problem)[:, None]
         np.testing.assert_allclose(solution.p[:, :2], drag, atol=1e-12 * max(1, coefficient))
         pressing += np.count_nonzero(solution.p[:, 2])

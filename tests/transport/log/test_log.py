@@ -467,7 +467,6 @@ def test_a_toml_file_is_not_migrated(tmp_path):
         load("server", str(path), ServerSettings)
 
 
-assert SETTINGS.controller == "standin"
 MOST = 4 * CHUNK_MAX_BYTES  # memory for reading a log [bytes]
 
 

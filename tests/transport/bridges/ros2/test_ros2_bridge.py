@@ -16,7 +16,7 @@ from cyclonedds.topic import Topic
 from fast import every
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ros import ARRAY, BASE, DOMAIN, JAZZY, LATCHED, NAME, RELIABLE, SENSOR, Ros, matched, message_type
+from ros import ARRAY, BASE, DOMAIN, JAZZY, LATCHED, NAME, RELIABLE, SENSOR, Ros, joint_command, matched, message_type, twist
 from rosbags.typesys import Stores, get_typestore
 from standin import FEET, SpringDamper, solo, standing
 from wire import routed, running, sending
@@ -165,11 +165,6 @@ def test_wrenches_are_those_of_the_feet(rig):
             np.testing.assert_allclose(torque, wanted.angular, atol=1e-9)
 
 
-def twist(x, y, turn):
-    vector = message_type("geometry_msgs/msg/Vector3")
-    return message_type("geometry_msgs/msg/Twist")(vector(x, y, 0.0), vector(0.0, 0.0, turn))
-
-
 def test_a_twist_is_a_velocity_until_it_stops_coming(rig):
     with rig.bridged() as bridge:
         velocities = matched(rig.ros.writer("cmd_vel", "geometry_msgs/msg/Twist"))
@@ -197,11 +192,6 @@ def test_malformed_bytes_on_a_topic_are_refused(rig, payload):
         rig.until(lambda: bridge.counts["refused"] == 1)
         matched(rig.ros.writer("cmd_vel", "geometry_msgs/msg/Twist")).write(twist(0.1, 0.0, 0.0))
         rig.until(lambda: bridge.counts["accepted"] == 1)
-
-
-def joint_command(names, position, velocity=(), effort=()):
-    header = message_type("std_msgs/msg/Header")(message_type("builtin_interfaces/msg/Time")(0, 0), "")
-    return message_type("sensor_msgs/msg/JointState")(header, names, position, list(velocity), list(effort))
 
 
 @pytest.mark.parametrize(
