@@ -55,18 +55,11 @@ from sim_harness.studies.paper import (
     verdict,
 )
 
-FIGURES = Summary(
-    label="", engine="lcp", seconds=1.0, verdict=judged(Ending.STOOD, "stood 1.0 s"), height=0.1, tilt=0.0, drift=0.0,
-    distance=0.0, tracking=1.0, speed_tracking=1.0, torque=1.0, torque_rate=1.0, torque_rate_max=1.0, weight=1.0, force=1.0,
-    risen=math.nan, last_tracking=1.0,
-    force_error=1.0, force_error_relative=0.01, contact_force_error=1.0, path_error=math.nan, modes={"ok": 0.75},
-    forward=0.4, left=-0.1, turn=0.5,
-    substituted=0.125, told=0.75, step_p50=None, step_p99=None, step_max=None, round_trip_p50=None, round_trip_p99=None, late=0,
-    pace=1.0,
-    longest_tick=0.001,
-)  # fmt: skip
-
-
+FIGURES = Summary(**dict.fromkeys(Summary.__struct_fields__, 1.0) | {
+    "label": "", "engine": "lcp", "verdict": judged(Ending.STOOD, "stood 1.0 s"), "modes": {"ok": 0.75}, "risen": math.nan,
+    "path_error": math.nan, "substituted": 0.125, "told": 0.75, "force_error_relative": 0.01, "late": 0,
+    **dict.fromkeys(("step_p50", "step_p99", "step_max", "round_trip_p50", "round_trip_p99")),
+})  # fmt: skip
 FELL = judged(Ending.FELL, "fell at 0.50 s", 0.5)
 
 
@@ -127,10 +120,7 @@ def test_a_range_holds_for_all_controllers_and_names_the_one_nearest_to_its_limi
     results = {("a", "pid"): runs(5.0), ("a", "id-t-1"): runs(9.0), ("b", "pid"): runs(2.0)}
     assert claim(results, controllers=("pid", "id-t-1"), at_most=10.0).measured.startswith("id-t-1: 9")
     assert claim(results, controllers=("pid", "id-t-1"), at_least=1.5, at_most=20.0).measured.startswith("pid: 2")
-    results = {
-        ("a", "pid"): runs(0.011, field="force_error_relative"),
-        ("a", "id-t-1"): runs(0.03, field="force_error_relative"),
-    }
+    results = {("a", name): runs(value, field="force_error_relative") for name, value in (("pid", 0.011), ("id-t-1", 0.03))}
     limits = {"quantity": "force-error-relative", "at_least": 1.0, "at_most": 2.0}
     assert claim(results, **limits, controllers=("pid",)).holds is True
     outcome = claim(results, **limits, controllers=("pid", "id-t-1"))
@@ -407,18 +397,14 @@ def test_changes_reach_the_plan_also_of_links_and_joints_not_named_in_the_experi
     assert kind_of(plan.controller.reference) == "sway"
     with pytest.raises(ConfigError, match="no such setting"):
         plan_of(settings, SceneSettings(name="s", changes={"engin": "lcp"}), "pid")
-    robot = {
-        "links": {"LF_LEG_3": {"mass_factor": 2.0}},
-        "drive": {"armature": {"LF_X_1": 0.01}},
-        "ground": {"terrain": "flat"},
-    }
-    given = load_comparison(comparison)
-    plan = plan_of(given, SceneSettings(name="x", changes={"robot": robot}), "pid")
+    links, drive = {"LF_LEG_3": {"mass_factor": 2.0}}, {"armature": {"LF_X_1": 0.01}}
+    changes = {"robot": {"links": links, "drive": drive, "ground": {"terrain": "flat"}}}
+    plan = plan_of(settings, SceneSettings(name="x", changes=changes), "pid")
     assert plan.settings.robot.links["LF_LEG_3"].mass_factor == 2.0
     assert plan.settings.robot.drive.armature == {"LF_X_1": 0.01}
     assert plan.settings.robot.ground.terrain is not None
     with pytest.raises(ConfigError, match=r"scene\.x\.changes\.robot\.links.*mass_factr"):
-        plan_of(given, SceneSettings(name="x", changes={"robot": {"links": {"LF_LEG_3": {"mass_factr": 2.0}}}}), "pid")
+        plan_of(settings, SceneSettings(name="x", changes={"robot": {"links": {"LF_LEG_3": {"mass_factr": 2.0}}}}), "pid")
 
 
 def shipped() -> list[str]:

@@ -87,7 +87,6 @@ def test_any_bytes_give_an_error_with_the_name(name, content, tmp_path, capsys):
 
 def test_problems_in_fclibs_layout_keep_their_meaning(tmp_path):
     """The same speeds, impulses and verdict as before; W, q and mu where FCLib has them, rows normal first."""
-    h5py = pytest.importorskip("h5py")
     rng = np.random.default_rng(7)
     B = rng.normal(size=(9, 9))
     M, J, v, p = B @ B.T + np.eye(9), rng.normal(size=(6, 9)), rng.normal(size=9), rng.normal(size=6)

@@ -306,21 +306,13 @@ def test_a_walk_is_judged_in_the_world_not_in_the_frame_of_the_robot(walk, poses
     assert judge(longer(stand[1].trace, *poses), robot, Task(Flat(), reference=walk), ticks=4000, dt=DT).ending is ending
 
 
-def test_who_walks_ahead_and_is_carried_aside_left_its_path(stand):
-    robot, _ = load_robot("quadruped")
-    t, q = straight(0.2, 4.0)
-    q[:, 1] += 0.15 * t
-    verdict = judge(longer(stand[1].trace, t, q), robot, Task(Flat(), reference=WALKS[0]), ticks=4000, dt=DT)
-    assert verdict.ending is Ending.DRIFTED
-    assert "(walked 0.80 m)" in verdict.text
-
-
 BACK = TwoLegsSettings(commands=((2.0, 0.2, 0.0, 0.0), (0.5, 0.0, 0.0, 0.0), (2.0, -0.2, 0.0, 0.0)))
 
 
 @every(
     ("walk", "along", "aside", "ending"),
     [
+        (WALKS[0], 0.8, 0.6, Ending.DRIFTED),
         (WALKS[1], 0.7, 0.0, Ending.WALKED),
         (WALKS[1], 0.7, 3.0, Ending.DRIFTED),
         (WALKS[1], 2.5, 0.0, Ending.DRIFTED),
@@ -328,7 +320,7 @@ BACK = TwoLegsSettings(commands=((2.0, 0.2, 0.0, 0.0), (0.5, 0.0, 0.0, 0.0), (2.
         (BACK, 0.0, 0.0, Ending.NEVER_MOVED),
     ],
 )
-def test_a_walk_on_two_legs_is_judged_by_where_it_was_and_where_it_ends(walk, along, aside, ending, stand):
+def test_a_walk_is_judged_by_where_it_was_and_where_it_ends(walk, along, aside, ending, stand):
     robot, _ = load_robot("quadruped")
     seconds = 5.0 if walk is BACK else 4.0
     t, q = straight(0.0, seconds)

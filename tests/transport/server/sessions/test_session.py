@@ -348,15 +348,10 @@ def test_a_simulators_own_time_counts(fresh):
 def test_reset_is_refused_while_the_robot_tilts_or_moves(rig, robot):
     rig.torque(1)
     rig.refused(150)
-    q, v = standing(robot), np.zeros(robot.nv)
-    q[3:7] = [np.sin(0.6), 0, 0, np.cos(0.6)]  # 1.2 rad
-    tilted = error(rig.send(requests.Reset(session=rig.session, q=q.tobytes(), vel=v.tobytes())))
-    assert (tilted.code, tilted.field) == (Code.LATCHED_FAULT, "q")
-    for i, speed in ((0, 1.1), (4, 1.1), (10, -1.1)):
-        v[:] = 0.0
-        v[i] = speed
-        moving = error(rig.send(requests.Reset(session=rig.session, q=standing(robot).tobytes(), vel=v.tobytes())))
-        assert (moving.code, moving.field) == (Code.LATCHED_FAULT, "vel")
+    wrong = [("vel", moving_at(robot, i, speed)) for i, speed in ((0, 1.1), (4, 1.1), (10, -1.1))]
+    for field, value in [("q", tilted(robot, 1.2)), *wrong]:
+        reply = error(rig.send(msgspec.structs.replace(rig.at_rest, **{field: value})))
+        assert (reply.code, reply.field) == (Code.LATCHED_FAULT, field)
     assert rig.refused(151).code is Code.LATCHED_FAULT
     assert isinstance(rig.send(rig.at_rest), requests.ResetAck)
 
