@@ -47,6 +47,8 @@ DT = 0.001
 class Walker:
     """The base moves as the plan's own base does, the joints are where the last reference put them."""
 
+    terrain = Flat()
+
     def __init__(self, name="quadruped", start=0.1, gait=None, dt=DT, **path):
         self.robot, self.stance = load_robot(name)
         self.plan = Locomotion(self.robot, self.stance, start, gait or GaitSettings(capture=0.0), PathSettings(**path), dt)
@@ -67,13 +69,17 @@ class Walker:
         """In the base frame [m] (n, 3)."""
         return self.plan.legs.feet(self.angles)
 
+    @property
+    def twist(self):
+        """Of the base, in its own frame (6)."""
+        x, y, turn = self.plan.plan.u
+        return x, y, 0.0, 0.0, 0.0, turn
+
     def tick(self):
         """One period; the reference."""
-        q = self.q
-        u = self.plan.plan.u
-        v = np.zeros(self.robot.nv)
-        v[[0, 1, 5]] = u
-        contacts = contacts_from_geometry(self.robot, q, Flat(), margin=0.004)
+        q, v = self.q, np.zeros(self.robot.nv)
+        v[:6] = self.twist
+        contacts = contacts_from_geometry(self.robot, q, self.terrain, margin=0.004)
         reference = self.plan.at(self.k * self.dt, State(q=q, v=v), contacts)
         self.angles = reference.q
         self.k += 1

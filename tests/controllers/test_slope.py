@@ -14,7 +14,6 @@ from controllers.planners.pose import BasePose, PoseSettings, lean_on
 from controllers.planners.slope import CAREFUL, UNEVEN, Slope, across, advance_slope, observe, plane_error, watch
 from controllers.robot.kinematics import angles_for_places, contact_places, resting
 from controllers.robot.load import load_robot
-from idyn import State, contacts_from_geometry
 from idyn.contact.terrain import Heightmap, Stairs, heights_below
 from idyn.contact.terrain import Slope as SlopedGround
 from idyn.model.so3 import rotation, tilt, up, yaw
@@ -147,18 +146,11 @@ class SlopeWalker(Walker):
             q[3:7] = (Rotation.from_euler("z", yaw) * Rotation.from_matrix(self.plan.plan.base.R)).as_quat()
         return self.robot.with_joint_angles(q, self.angles)
 
-    def tick(self):
-        q, u = self.q, self.plan.plan.u
-        yaw = self.plan.plan.pose[2]
-        rise = self.gradient @ (Rotation.from_euler("z", yaw).apply([u[0], u[1], 0.0])[:2])
-        v = np.zeros(self.robot.nv)
-        v[:3] = self.plan.plan.base.R.T @ (u[0], u[1], rise)
-        v[3:6] = self.plan.plan.base.R.T @ (0.0, 0.0, u[2]) + self.plan.plan.base.w
-        contacts = contacts_from_geometry(self.robot, q, self.terrain, margin=0.004)
-        reference = self.plan.at(self.k * self.dt, State(q=q, v=v), contacts)
-        self.angles = reference.q
-        self.k += 1
-        return reference
+    @property
+    def twist(self):
+        u, base = self.plan.plan.u, self.plan.plan.base
+        rise = self.gradient @ (Rotation.from_euler("z", self.plan.plan.pose[2]).apply([u[0], u[1], 0.0])[:2])
+        return np.concatenate([base.R.T @ (u[0], u[1], rise), base.R.T @ (0.0, 0.0, u[2]) + base.w])
 
 
 @pytest.mark.parametrize("ground", first_is_fast(["standing", "told"]))

@@ -92,11 +92,7 @@ def test_limits_armature_contacts_and_base_are_read_with_their_classes(robot_of)
     np.testing.assert_array_equal(robot.limits.tau_max, [20.0, 30.0])
     np.testing.assert_array_equal(robot.limits.q_min, [-1.0, -2.5])
     np.testing.assert_array_equal(robot.limits.q_max, [2.0, -0.3])
-    assert {name: robot.description.armature[name] for name in ("hip", "knee", "lift")} == {
-        "hip": 0.01,
-        "knee": 0.01,
-        "lift": 0.5,
-    }
+    assert [robot.description.armature[name] for name in ("hip", "knee", "lift")] == [0.01, 0.01, 0.5]
     assert robot.contact_names == ("shank.toe",)
     np.testing.assert_array_equal(robot.spheres.radii, [0.02])
     np.testing.assert_array_equal(robot.spheres.mu, [0.4])
