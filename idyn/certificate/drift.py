@@ -147,7 +147,7 @@ def passive_part(g: Given, out: Array) -> None:
     columns, squares, left = stack_array((len(u), rows)), stack_array(len(u)), stack_array(rows)
     for i in range(len(u)):
         for row in range(rows):
-            columns[i, row] = closure_entry(g, row, u[i])
+            columns[i, row] = _closure_entry(g, row, u[i])
         squares[i] = dot(columns[i], columns[i])
     for row in range(rows):
         left[row] = out[row]
@@ -181,7 +181,7 @@ def _reduce(x: Array, axis: Array, square: float) -> None:
 
 
 @compiled
-def closure_entry(g: Given, row: int, j: int) -> float:
+def _closure_entry(g: Given, row: int, j: int) -> float:
     """Return the entry of G in this row and the column of degree of freedom j."""
     k = row // 3
     sign = int(g.model.support[g.model.loops[k, 0], j]) - int(g.model.support[g.model.loops[k, 1], j])
@@ -200,7 +200,7 @@ def _follow(g: Given, drift: Array) -> None:
     closure_drift(g, closing)
     for row in range(3 * m):
         for j in range(nv):
-            a[j] = closure_entry(g, row, j)
+            a[j] = _closure_entry(g, row, j)
         count = _keep(a, closing[row], (B, b, L), count)
     for i in range(n):
         if g.gaps[i] <= g.touching:

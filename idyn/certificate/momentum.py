@@ -6,10 +6,7 @@ import numpy as np
 from idyn.certificate.drift import (
     body_twists,
     closure_drift,
-    closure_entry,
     divide_by_inertia,
-    dot,
-    eliminate,
     midpoint,
     passive_part,
     point_velocity,
@@ -89,8 +86,12 @@ def keep_closures(g: Given, x: Array) -> None:
     G, A = np.zeros((rows, nu)), np.zeros((rows, rows + 1))
     # G_u: relative velocity of the two bodies of each closure
     for row in range(rows):
+        k = row // 3
         for i in range(nu):
-            G[row, i] = closure_entry(g, row, g.model.u[i])
+            j = g.model.u[i]
+            sign = int(g.model.support[g.model.loops[k, 0], j]) - int(g.model.support[g.model.loops[k, 1], j])
+            if sign != 0:
+                G[row, i] = sign * point_velocity(g.axes[j], midpoint(g, k))[row % 3]
     # A = G_u M_uu⁻¹ G_uᵀ, last column G_u x
     answers = G.copy()
     for row in range(rows):
@@ -128,20 +129,36 @@ def keep_closures(g: Given, x: Array) -> None:
 @compiled
 def effective_inverse_mass(g: Given, k: int) -> float:
     """Return ‖J_k M⁻¹ J_kᵀ‖_F / 3 of contact k with free joints, its effective inverse mass [1/kg]."""
-    J = np.zeros((3, len(g.v)))
-    for j in range(len(g.v)):
+    nv = len(g.v)
+    # X = [J_kᵀ, J_kᵀ], the generalised impulses of unit impulses along the world axes
+    A, X = g.M.copy(), np.zeros((nv, 6))
+    for j in range(nv):
         sign = sign_of(g, k, j)
         if sign != 0:
             at = point_velocity(g.axes[j], g.points[k])
             for c in range(3):
-                J[c, j] = sign * at[c]
-    # rows of J_k M⁻¹, then ‖J_k M⁻¹ J_kᵀ‖_F²
-    answers, square = J.copy(), 0.0
-    for c in range(3):
-        eliminate(g.M.copy(), answers[c])
+                X[j, c] = X[j, 3 + c] = sign * at[c]
+    # X = [J_kᵀ, M⁻¹ J_kᵀ], by elimination without pivoting: M is positive definite
+    for j in range(nv):
+        for i in range(j + 1, nv):
+            f = A[i, j] / A[j, j]
+            for c in range(j, nv):
+                A[i, c] -= f * A[j, c]
+            for c in range(3, 6):
+                X[i, c] -= f * X[j, c]
+    for i in range(nv - 1, -1, -1):
+        for c in range(3, 6):
+            for j in range(i + 1, nv):
+                X[i, c] -= A[i, j] * X[j, c]
+            X[i, c] /= A[i, i]
+    # ‖J_k M⁻¹ J_kᵀ‖_F²
+    square = 0.0
     for a in range(3):
         for b in range(3):
-            square += dot(J[a], answers[b]) ** 2
+            s = 0.0
+            for j in range(nv):
+                s += X[j, a] * X[j, 3 + b]
+            square += s * s
     return np.sqrt(square) / 3.0
 
 

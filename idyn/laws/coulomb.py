@@ -12,7 +12,7 @@ from idyn.laws.no_slip import MOST_SEARCHED, NoSlip, barely_loaded, without_sepa
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.kinds import FLAG, MASK, MATRIX, REAL, VECTOR, WHOLE
 from idyn.solvers.lemke import covering, lemke
-from idyn.solvers.linalg import affine, axpy, copy_rows, dot, fill, least, lu_refined
+from idyn.solvers.linalg import affine, copy_rows, dot, fill, least, lu_refined
 from idyn.status import NOT_CERTIFIED, RAY, SINGULAR, SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -55,7 +55,8 @@ def at_basis(G: Array, q: Array, mu: Array, d: float, regularisation: float, bas
         i = index[r]
         z[i] = answer[r]
         if i < len(G):
-            axpy(z[i], G[i], x)
+            for c in range(len(x)):
+                x[c] += G[i, c] * z[i]
     # w_N, w_F = G x/d + q
     for i in range(len(G)):
         s = dot(G[i], x)

@@ -13,7 +13,7 @@ from idyn.errors import ConfigError
 from idyn.library.kernels import LAWS, compiled, entry, stack_array
 from idyn.library.kinds import FLAG, MATRIX, VECTOR, written
 from idyn.library.records import ArrayRecord, Matrix
-from idyn.solvers.linalg import axpy, fill
+from idyn.solvers.linalg import fill
 from idyn.status import NOT_CERTIFIED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
@@ -210,7 +210,8 @@ def contact_velocity(Y: Array, b: Array, p: Array, u: Array) -> None:
     fill(x, 0.0)
     for row in range(len(b)):
         if p[row] != 0.0:
-            axpy(p[row], Y[row], x)
+            for c in range(nu):
+                x[c] += Y[row, c] * p[row]
     # û = Y x + b
     for row in range(len(b)):
         u[row] = b[row]

@@ -24,7 +24,7 @@ from idyn.certificate.certify import Conditions
 from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, Rung, Start, contact_velocity
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.kinds import MASK, MATRIX, REAL, VECTOR, WHOLE
-from idyn.solvers.linalg import axpy, backward, copy_rows, dot, fill, fill_rows, forward
+from idyn.solvers.linalg import backward, copy_rows, dot, fill, fill_rows, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.status import RAY, SOLVED
 from idyn.terms.reduction import Reduced
@@ -38,7 +38,8 @@ def _orthogonalise(U: Array, k: int, u: Array, along: Array) -> float:
     for j in range(k):
         s = dot(U[j], u)
         along[j] += s
-        axpy(-s, U[j], u)
+        for c in range(len(u)):
+            u[c] -= s * U[j, c]
     return dot(u, u)
 
 
@@ -232,7 +233,8 @@ def hold(
     forward(triangle, g)
     fill(x, 0.0)
     for i in range(k):
-        axpy(g[i], U[i], x)
+        for c in range(m):
+            x[c] += g[i] * U[i, c]
     # 2. Ŷ = Y_N (1 − Uᵀ U), orthogonalised twice, r = b_N + Y_N x
     N, r, lengths2 = stack_array((n, m)), stack_array(n), stack_array(n)
     for i in range(n):
@@ -250,7 +252,8 @@ def hold(
         for _ in range(2):
             for j in range(k):
                 s = dot(U[j], N[i])
-                axpy(-s, U[j], N[i])
+                for c in range(m):
+                    N[i, c] -= s * U[j, c]
     if rule == PRINCIPAL:  # 3. 0 ≤ p_N ⟂ Ŷ Ŷᵀ p_N + r ≥ 0
         z, status, pivots, active = ppm(N, r, lengths2, guess, ZERO_SPEED, max_pivots)
     else:

@@ -9,7 +9,7 @@ from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
 from idyn.library.kernels import compiled, entry, inlined, stack_array
 from idyn.library.kinds import FLAG, REAL, VECTOR
 from idyn.solvers.lemke import covering, lemke
-from idyn.solvers.linalg import axpy, backward, cholesky, dot, fill, fill_rows, forward, row_basis
+from idyn.solvers.linalg import backward, cholesky, dot, fill, fill_rows, forward, row_basis
 from idyn.solvers.pivoting import append_row
 from idyn.status import SOLVED, STATUSES, Status
 from idyn.terms.stages import Dynamics
@@ -144,7 +144,8 @@ def solve_equalities(Y: Array, b: Array, p: Array) -> bool:
         backward(F, step)
         for row in range(rows):
             p[row] += step[row]
-            axpy(step[row], Y[row], x)
+            for c in range(columns):
+                x[c] += Y[row, c] * step[row]
     return True
 
 

@@ -9,7 +9,7 @@ from idyn.laws.convex_program import facets, turn
 from idyn.laws.law import Face
 from idyn.library.kernels import compiled, inlined, stack_array
 from idyn.selection.aim import Aim, Coordinates, choice_dimension, columns_of, coordinates_of, has_impulses_in_cones, start_of
-from idyn.solvers.linalg import RANK, axpy, backward, cholesky, copy, dot, fill, fill_rows, forward, forward_rows, null_space
+from idyn.solvers.linalg import RANK, backward, cholesky, copy, dot, fill, fill_rows, forward, forward_rows, null_space
 from idyn.solvers.pivoting import ppm
 from idyn.status import SOLVED
 from idyn.terms.reduction import recover
@@ -42,8 +42,13 @@ class Program(NamedTuple):
 def _choose(problem: ReducedProblem, face: Face, aim: Aim, p: Array) -> tuple[Array, bool, int]:
     """Return the impulses that minimise the objective (3n), whether they were found and satisfy the torque limits, and the
     dimension of the choice."""
-    given, dt = problem.dynamics.given, problem.dynamics.given.dt
-    v_plus, tau, closing = stack_array(len(given.v)), stack_array(len(given.model.a)), stack_array(len(problem.closing_free))
+    given = problem.dynamics.given
+    v_plus, tau, closing, dt = (
+        stack_array(len(given.v)),
+        stack_array(len(given.model.a)),
+        stack_array(len(problem.closing_free)),
+        given.dt,
+    )
     # τ*, and the null space of J_uᵀ on the face
     recover(problem, p, v_plus, tau, closing)
     coordinates = coordinates_of(face)
@@ -99,7 +104,8 @@ def _program(problem: ReducedProblem, face: Face, coordinates: Coordinates, basi
             lever = J[a[q]]
             if lever != 0.0:
                 lever2 = max(lever2, lever * lever)
-                axpy(lever, Z[row], B[q])
+                for j in range(dim):
+                    B[q, j] += lever * Z[row, j]
     rows, slack = _constraints(face, coordinates, basis, force)
     return Program(Z, B, rows, slack, lever2)
 
@@ -135,7 +141,8 @@ def _constraints(face: Face, coordinates: Coordinates, basis: Array, force: Arra
             slack[count] = 0.0
             for c in range(3):
                 slack[count] -= facet[e, c] * force[3 * i + c]
-                axpy(facet[e, c], basis[cone[i] + c], rows[count])
+                for j in range(dim):
+                    rows[count, j] += facet[e, c] * basis[cone[i] + c, j]
             count += 1
     return rows, slack
 
@@ -180,7 +187,8 @@ def _enforce(y: Array, L: Array, rows: Array, slack: Array) -> bool:
         for i in range(m):
             step[j] += Y[i, j] * z[i]
     backward(L, step)
-    axpy(1.0, step, y)
+    for j in range(d):
+        y[j] += step[j]
     return True
 
 

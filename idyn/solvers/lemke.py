@@ -7,7 +7,7 @@ import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.kinds import MATRIX, VECTOR, WHOLE
-from idyn.solvers.linalg import axpy, lu_refined
+from idyn.solvers.linalg import lu_refined
 from idyn.status import PIVOT_LIMIT, RAY, SINGULAR, SOLVED
 from idyn.types import Array
 
@@ -136,8 +136,10 @@ def pivot(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[int, int, 
 
     # first tableau; variables: w_i is i, z_i is n + i, z0 is 2n
     T, basic, nonbasic = stack_array((n + 2, n)), stack_array(n, np.int64), stack_array(n + 1, np.int64)
-    # row of each basic variable, column of each non-basic one; −1 otherwise
-    row, column = stack_array(2 * n + 1, np.int64), stack_array(2 * n + 1, np.int64)
+    row, column = (
+        stack_array(2 * n + 1, np.int64),
+        stack_array(2 * n + 1, np.int64),
+    )  # row of each basic variable, column of each non-basic one; −1 otherwise
     _fill_tableau(M, q, cover, T)
     for i in range(n):
         basic[i], row[i], column[i] = i, i, -1
@@ -182,7 +184,8 @@ def _exchange(T: Array, r: int, c: int) -> None:
     # divide row r by the pivot and subtract it from the others
     for j in range(width):
         share = T[j, r] / pivot
-        axpy(-share, entering, T[j])
+        for i in range(n):
+            T[j, i] -= share * entering[i]
         T[j, r] = share
 
 

@@ -9,7 +9,7 @@ at the end.
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import axpy, backward, copy, dot, fill, forward
+from idyn.solvers.linalg import backward, copy, dot, fill, forward
 from idyn.status import CYCLE, PIVOT_LIMIT, RAY, SOLVED
 from idyn.types import Array
 
@@ -77,7 +77,8 @@ def _slack(Y: Array, r: Array, active: Array, count: int, z: Array, w: Array) ->
     x = stack_array(m)
     fill(x, 0.0)
     for i in range(count):
-        axpy(z[i], Y[active[i]], x)
+        for c in range(m):
+            x[c] += Y[active[i], c] * z[i]
     for i in range(n):
         s = r[i]
         for c in range(m):

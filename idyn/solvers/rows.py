@@ -6,7 +6,7 @@ import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.kinds import MATRIX, REAL, VECTOR, Output
-from idyn.solvers.linalg import copy, fill
+from idyn.solvers.linalg import fill
 from idyn.types import Array
 
 NEGLIGIBLE = 1e-9  # a row is dependent if its remaining part is at most this share of the longest row
@@ -122,7 +122,8 @@ def lexicographic(A: Array, b: Array, ends: Array, x: Array, H: Array) -> int:
         rank = reduce_rows(A, b, (first, last), H, start, 0.0)
         _solve_level(A, b, (first, last), (start, rank), z)
         first = last
-    copy(z, x)
+    for j in range(columns):
+        x[j] = z[j]
     unreflect(H, rank, x)
     return rank
 

@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.model.so3 import Three
-from idyn.solvers.linalg import axpy, backward, cholesky, copy, dot, fill, fill_rows, forward
+from idyn.solvers.linalg import backward, cholesky, copy, dot, fill, fill_rows, forward
 from idyn.terms.stages import Dynamics, Given, Model
 from idyn.types import Array
+
+Three = tuple[float, float, float]
 
 THETA = 1e-3  # θ: motions that move the contacts by less per unit velocity do not follow the drift [m/s per m/s or rad/s]
 INDEPENDENT = 1e-3  # a row is independent of earlier ones if more than this share of its length is orthogonal to them
@@ -115,7 +116,8 @@ def _orthogonalise(row: Array, Q: Array, rank: int) -> None:
     for _ in range(2):
         for k in range(rank):
             share = dot(Q[k], row)
-            axpy(-share, Q[k], row)
+            for j in range(len(row)):
+                row[j] -= share * Q[k, j]
         if dot(row, row) > 0.01 * before:
             break
 
@@ -128,9 +130,11 @@ def body_motions(model: Model, axes: Array, v: Array, out: Motions) -> None:
         V[0, c] = A[0, c] = 0.0
     for i in range(1, len(parents)):
         L, M, a = V[parents[i]], V[i], A[i]
-        copy(L, M)
+        for c in range(6):
+            M[c] = L[c]
         while dof < len(v) and dof_joint[dof] == i:
-            axpy(v[dof], axes[dof], M)
+            for c in range(6):
+                M[c] += axes[dof, c] * v[dof]
             dof += 1
         # A_i = A_λ + V_λ × V_i
         above = A[parents[i]]

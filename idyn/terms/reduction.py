@@ -7,19 +7,7 @@ import numpy as np
 from idyn.contact.ground import allowance
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.kinds import VECTOR
-from idyn.solvers.linalg import (
-    axpy,
-    backward,
-    cholesky,
-    copy,
-    copy_rows,
-    dot,
-    fill,
-    fill_rows,
-    forward,
-    forward_rows,
-    row_basis,
-)
+from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, dot, fill, fill_rows, forward, forward_rows, row_basis
 from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array, Record
 
@@ -63,10 +51,12 @@ def close_loops(problem: ReducedProblem, inertial: Array) -> None:
     # λ₀ = −W Wᵀ (G v_free + rate)
     for row in range(rows):
         lacking = -d.rate[row] - dot(G[row], problem.v_free)
-        axpy(lacking, W[row], along)
+        for k in range(rank):
+            along[k] += W[row, k] * lacking
     fill(free, 0.0)
     for k in range(rank):
-        axpy(along[k], Q[k], change)
+        for c in range(nu):
+            change[c] += Q[k, c] * along[k]
         for row in range(rows):
             free[row] += W[row, k] * along[k]
     # v_free with λ₀ among the known forces; weight = Lᵀ (inertial + Δv_u)
@@ -85,11 +75,13 @@ def close_loops(problem: ReducedProblem, inertial: Array) -> None:
             problem.b[row] += J[u[c]] * change[c]
         for k in range(rank):
             share = dot(Q[k], y)
-            axpy(-share, Q[k], y)
+            for c in range(nu):
+                y[c] -= share * Q[k, c]
             for other in range(rows):
                 C[row, other] -= share * W[other, k]
         for other in range(rows):
-            axpy(C[row, other], G[other], problem.bound[row])
+            for j in range(len(J)):
+                problem.bound[row, j] += C[row, other] * G[other, j]
         problem.energy[row] = dot(y, weight)
 
 
@@ -113,7 +105,8 @@ def _span(problem: ReducedProblem) -> tuple[Array, Array]:
     F = np.zeros((rank, rank))
     for row in range(len(G)):
         for k in range(rank):
-            axpy(W[row, k], W[row], F[k])
+            for j in range(rank):
+                F[k, j] += W[row, k] * W[row, j]
     cholesky(F)
     for row in range(len(G)):
         forward(F, W[row])
@@ -127,7 +120,8 @@ def closure_impulses(problem: ReducedProblem, p: Array, closing: Array) -> None:
     copy(problem.closing_free, closing)
     for row in range(len(p)):
         if p[row] != 0.0:
-            axpy(p[row], problem.C[row], closing)
+            for k in range(len(closing)):
+                closing[k] += problem.C[row, k] * p[row]
 
 
 NOTHING = np.zeros(0)
@@ -232,7 +226,8 @@ def _remember(problem: ReducedProblem) -> None:
     held, stretch = np.zeros(nu), np.sqrt(1.0 + rho)  # Yᵀ p⁻
     for row in range(rows):
         y = Y[row]
-        axpy(last[row], y, held)
+        for k in range(nu):
+            held[k] += y[k] * last[row]
     for row in range(rows):
         y, share = Y[row], 0.0
         for k in range(nu):
@@ -254,7 +249,8 @@ def recover(problem: ReducedProblem, p: Array, v_plus: Array, tau: Array, closin
     for row in range(len(p)):
         if p[row] != 0.0:
             J = d.J[row]
-            axpy(p[row], J, force)
+            for j in range(nv):
+                force[j] += J[j] * p[row]
     closure_impulses(problem, p, closing)
     for i in range(nu):
         change[i] = force[u[i]] + dt * problem.load[u[i]]
@@ -262,7 +258,8 @@ def recover(problem: ReducedProblem, p: Array, v_plus: Array, tau: Array, closin
         G, more, before = d.G[row], closing[row], problem.closing_free[row]
         for i in range(nu):
             change[i] += G[u[i]] * (more - before)
-        axpy(more, G, force)
+        for j in range(nv):
+            force[j] += G[j] * more
     forward(problem.L, change)
     backward(problem.L, change)
     # v⁺
