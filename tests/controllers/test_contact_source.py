@@ -142,10 +142,7 @@ def test_landing_changes_the_demand_of_the_landing_leg_only_and_without_landing_
     np.testing.assert_array_equal(q_ddot[~own], demand[~own])
     assert (q_ddot[own] != demand[own]).all()
 
-    v = np.zeros(ROBOT.nv)
     v[2] = -0.05
-    contacts = measured([1e-4, 0.01, 0.01, 0.01])
-    demand = np.arange(12.0)
     touches, q_ddot = Landing(ROBOT, Ground.rigid(), DT).anticipate(ROBOT.terms(STANCE, v), contacts, demand)
     assert not touches.any()
     np.testing.assert_array_equal(q_ddot, demand)

@@ -283,7 +283,6 @@ def test_a_lost_tick_is_compared_and_longer_gaps_and_unsolved_predictions_are_no
     assert r.measure(falling(robot, state, 100), Inputs(dt=6 * DT)) == found
     assert r.measure(falling(robot, state, 200), Inputs(dt=DT)) == found  # nothing was predicted in the tick before
 
-    robot, state, prediction = stand
     r = reality(robot)
     failed = msgspec.structs.replace(moving(prediction, np.full(robot.nv, np.nan)), status=Status.NOT_CERTIFIED)
     for k, expected in enumerate((prediction, failed, prediction, prediction)):

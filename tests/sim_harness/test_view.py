@@ -260,11 +260,15 @@ def test_friction_is_that_of_the_controller_the_ground_or_else_the_robot(trot):
     assert np.isfinite(film_of(robot, terrain, trace, mu=np.inf).friction).all()
 
 
+def model_of(robot):
+    root = [pin.JointModelFreeFlyer()] if robot.floating else []
+    return pin.buildModelFromXML(robot.description.urdf, *root)
+
+
 @every("name", ["quadruped", "arm", "solo12", "a1", "go2"])
 def test_poses_match_pinocchio(name):
     robot, stance = load_robot(name)
-    root = [pin.JointModelFreeFlyer()] if robot.floating else []
-    model = pin.buildModelFromXML(robot.description.urdf, *root)
+    model = model_of(robot)
     data = model.createData()
     q = robot.integrate(stance, np.random.default_rng(1).normal(0.0, 0.5, robot.nv))
     pin.forwardKinematics(model, data, q)
@@ -277,12 +281,11 @@ def test_a_diverged_world_is_shown_up_to_the_divergence(trot):
     q = trace.q.copy()
     q[101] = 1e200
     q[102:] = np.nan
-    fields = {name: getattr(trace, name) for name in trace.__struct_fields__}
-    film = film_of(robot, terrain, type(trace)(**fields | {"q": q}))
+    film = film_of(robot, terrain, msgspec.structs.replace(trace, q=q))
     assert film.t[-1] == trace.t[100]
     assert np.isfinite(film.poses).all()
     with pytest.raises(InputError, match="first configuration"):
-        film_of(robot, terrain, type(trace)(**fields | {"q": np.full_like(q, np.nan)}))
+        film_of(robot, terrain, msgspec.structs.replace(trace, q=np.full_like(q, np.nan)))
 
 
 @every(
@@ -385,8 +388,7 @@ def folders_of(name):
 
 def models_of(robot, folders):
     """Pinocchio's own model and geometry of the visuals."""
-    root = [pin.JointModelFreeFlyer()] if robot.floating else []
-    model = pin.buildModelFromXML(robot.description.urdf, *root)
+    model = model_of(robot)
     return model, pin.buildGeomFromUrdfString(
         model, robot.description.urdf, pin.GeometryType.VISUAL, package_dirs=list(map(str, folders))
     )
