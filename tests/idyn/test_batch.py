@@ -59,16 +59,9 @@ def assert_all_same(robot, batch, law, options, threads=2):
         singles = [alone(robot, batch, i, law, options, before) for i, before in enumerate(guesses)]
         for i, single in enumerate(singles):
             assert_same(answer.member(i), single)
-            row = (answer.tau[i], answer.force[i], answer.v_plus[i], answer.p[i], answer.residuals[i], answer.status[i])
-            expected = (
-                single.tau,
-                single.force,
-                single.v_plus,
-                single.p,
-                msgspec.structs.astuple(single.residuals),
-                single.status,
-            )
-            assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(row, expected, strict=True))
+            for name in ("tau", "force", "v_plus", "p", "status"):
+                assert np.array_equal(getattr(answer, name)[i], getattr(single, name), equal_nan=True), name
+            assert np.array_equal(answer.residuals[i], msgspec.structs.astuple(single.residuals), equal_nan=True)
             assert answer.ways[answer.way[i]] == (single.law, single.rung)
         guess, guesses = answer.guess, [single.guess for single in singles]
         compiled += len(answer) - len(answer.singles)

@@ -328,9 +328,15 @@ def calm_scene(name, seed):
     return msgspec.structs.replace(scene, state=state, q_ddot=0.05 * scene.q_ddot)
 
 
-def face_of(scene, law, plain, f):
-    mu, extra = scene.contacts.mu, allowance(scene.contacts.gaps, DT)
-    return coulomb_face(plain, f, mu, extra) if law == "coulomb" else convex_face(mu, 4)
+def cut(name, seed, law, share):
+    """Torque limits at a share of a calm scene's unlimited choice, the answers without and with selection, and the face."""
+    scene = calm_scene(name, seed)
+    bound = np.full(12, share * np.abs(solve_held(scene, law).tau).max())
+    scene = msgspec.structs.replace(scene, robot=limited(scene.robot, bound))
+    plain, answer = solve_held(scene, law, Selection.OFF), solve_held(scene, law)
+    f, mu = full(scene.robot, scene.state, scene.contacts), scene.contacts.mu
+    face = coulomb_face(plain, f, mu, allowance(scene.contacts.gaps, DT)) if law == "coulomb" else convex_face(mu, 4)
+    return bound, plain, answer, f, face
 
 
 def affine(face, f, plain):
@@ -366,12 +372,8 @@ def test_torque_limits_are_kept_where_possible(name, law, share):
     """Limits cut to a share of the unlimited choice: the excess is the smallest sum of squares, and 0 if possible."""
     kept = exceeded = near = 0
     for seed in range(25):
-        scene = calm_scene(name, seed)
-        bound = np.full(12, share * np.abs(solve_held(scene, law).tau).max())
-        scene = msgspec.structs.replace(scene, robot=limited(scene.robot, bound))
-        plain, answer = solve_held(scene, law, Selection.OFF), solve_held(scene, law)
-        f = full(scene.robot, scene.state, scene.contacts)
-        least = smallest_excess(face_of(scene, law, plain, f), f, plain, bound)
+        bound, plain, answer, f, face = cut(name, seed, law, share)
+        least = smallest_excess(face, f, plain, bound)
         assert np.abs(answer.v_plus - plain.v_plus).max() < 1e-9
         assert answer.torque_excess == pytest.approx(max(np.abs(answer.tau).max() - bound[0], 0), abs=1e-9)
         beyond = np.maximum(np.abs(answer.tau) - bound, 0)
@@ -391,15 +393,10 @@ def test_within_the_limits_the_torque_is_the_smallest(name, law):
     """The independent program with the limits among its rows."""
     compared = 0
     for seed in range(30):
-        scene = calm_scene(name, seed)
-        bound = np.full(12, 0.9 * np.abs(solve_held(scene, law).tau).max())
-        scene = msgspec.structs.replace(scene, robot=limited(scene.robot, bound))
-        plain, answer = solve_held(scene, law, Selection.OFF), solve_held(scene, law)
+        bound, plain, answer, f, face = cut(name, seed, law, 0.9)
         if answer.torque_excess > 0 or answer.null_dim == 0:
             continue
         compared += 1
-        f = full(scene.robot, scene.state, scene.contacts)
-        face = face_of(scene, law, plain, f)
         free, B, E, e = affine(face, f, plain)
         A = np.vstack([face.A, B / bound[0], -B / bound[0]])
         lower = np.r_[np.full(len(face.A), -1e-10), (free - bound) / bound[0], (-free - bound) / bound[0]]
