@@ -1,13 +1,11 @@
 """Faults of other clients, of planners and of the server, its disk and its log."""
 
 import re
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
 
 import msgpack
 import msgspec
@@ -18,7 +16,7 @@ from disk import fill_disk
 from fast import full
 from faults import loaded, told
 from log_tools import opened_by_every_tool
-from trial import AFTER, BEFORE, LONG, Trial, serving, standing
+from trial import AFTER, BEFORE, LONG, T, Trial, serving, standing
 from wire import dealer, expect
 
 from controllers.build import load_controller
@@ -40,24 +38,18 @@ from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
 
-T = TypeVar("T")
-
 
 def beside(trial: Trial, talk: Callable[[zmq.Socket[bytes]], T], **options: object) -> T:
     """The reply to a stranger's message while the robot goes on, which is checked."""
-    found: list[T] = []
 
-    def work() -> None:
+    def work() -> T:
         with dealer(trial.server.address, **options) as socket:
-            found.append(talk(socket))
+            return talk(socket)
 
     trial.stands()
-    thread = threading.Thread(target=work)
-    thread.start()
-    while thread.is_alive():
-        trial.stands(10)
+    reply = trial.during(work)
     trial.stands()
-    return found[0]
+    return reply
 
 
 NOT_READABLE = (b"\xc1", msgpack.packb({"t": "stats_get", "v": "2.0"}), msgpack.packb({"t": "stats_get", "v": "1.0", "no": 1}))
@@ -251,22 +243,13 @@ def test_weak_motors(tmp_path):
 
 def planning(trial: Trial, work: Callable[[PlannerClient], object], modes: tuple[str, ...] = ("ok",)) -> None:
     """Let a planner work while the robot goes on: every torque is checked, and every mode is one of `modes`."""
-    problems: list[BaseException] = []
 
     def run() -> None:
-        try:
-            with PlannerClient(trial.server.address, "mpc", timeout_ms=20_000) as planner:
-                work(planner)
-        except BaseException as error:
-            problems.append(error)
+        with PlannerClient(trial.server.address, "mpc", timeout_ms=20_000) as planner:
+            work(planner)
 
     trial.stands()
-    thread = threading.Thread(target=run)
-    thread.start()
-    while thread.is_alive():
-        assert set(trial.run(10)) <= set(modes)
-    if problems:
-        raise problems[0]
+    trial.during(run, modes)
     assert set(trial.run(AFTER)) <= set(modes)
 
 

@@ -353,10 +353,7 @@ def test_a_replaced_address(tmp_path, monkeypatch):
 @told("a client's text has line breaks and escape sequences", "`bad_schema`; the log shows them escaped", "goes on")
 def test_text_of_clients_is_escaped_in_the_log(trial, other, caplog):
     other.send(msgpack.packb({"t": "x\nERROR a forged line\x1b[31m"}))
-    thread = threading.Thread(target=other.recv)
-    thread.start()
-    while thread.is_alive():
-        trial.stands(10)
+    trial.during(other.recv)
     (line,) = [record.getMessage() for record in caplog.records if "forged" in record.getMessage()]
     assert "\n" not in line
     assert "\x1b" not in line

@@ -5,11 +5,12 @@ non-finite torque, none beyond a limit, and none that follows an answer beyond i
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -34,6 +35,7 @@ from transport.server.sockets.scheduling import Anticipation
 from transport.startup.serve import stop_on_signals
 from transport.startup.warm_up import warm_up
 
+T = TypeVar("T")
 PATIENCE_MS = 20_000  # a busy machine may take its time
 BEFORE, AFTER = 60, 200  # ticks of health around a fault
 ONCE, LONG = 1, 150  # how many ticks a fault lasts: one, or longer than the robot's own side waits for answers
@@ -211,6 +213,14 @@ class Trial:
     def stands(self, ticks: int = BEFORE) -> None:
         """Simulate so many ticks, all of which the server answers with `ok`."""
         assert set(self.run(ticks)) == {"ok"}
+
+    def during(self, work: Callable[[], T], modes: Collection[str] = ("ok",)) -> T:
+        """The result of `work` in a thread, while the robot goes on in these modes."""
+        with ThreadPoolExecutor(1) as pool:
+            result = pool.submit(work)
+            while not result.done():
+                assert set(self.run(10)) <= set(modes)
+        return result.result()
 
     def stops_without_answers(self) -> None:
         """Simulate for longer than the robot waits for answers; it then holds its posture."""

@@ -220,7 +220,6 @@ def test_a_task_against_a_held_contact_names_it_and_is_met_when_the_contact_may_
 
 def test_a_sliding_contact_has_the_friction_of_the_law():
     robot, state, contacts, _ = near_stance("go2")
-    state = State(q=state.q, v=state.v)
     tasks = [
         FrameTask(
             frame="FL_foot",

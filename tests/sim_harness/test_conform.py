@@ -1,6 +1,5 @@
 """`idyn conform`: the real server and the example client keep every rule, and each planted fault is found and named."""
 
-import re
 import shlex
 import sys
 import threading
@@ -13,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 import zmq
+from documents import ROOT, anchors
 from fast import every, full
 from faulty_client import FAULTS as FAULTY_CLIENTS
 
@@ -94,10 +94,6 @@ def repeated_differently(answer: Fields, memory: dict[str, Any]) -> Fields:
     return answer
 
 
-def with_nan(answer: Fields) -> Fields:
-    return vector(answer, "tau", lambda tau: np.where(np.arange(len(tau)) == 3, np.nan, tau))
-
-
 FAULTS: dict[str, tuple[Alter, str, str]] = {
     "seq of the next state": (
         on("torque", lambda a: a | {"seq": a["seq"] + 1}),
@@ -114,7 +110,11 @@ FAULTS: dict[str, tuple[Alter, str, str]] = {
         "torques are finite",
         "torque.tau, length",
     ),
-    "NaN in a torque": (on("torque", with_nan), "torques are finite", "torque.tau"),
+    "NaN in a torque": (
+        on("torque", lambda a: vector(a, "tau", lambda tau: np.where(np.arange(len(tau)) == 3, np.nan, tau))),
+        "torques are finite",
+        "torque.tau",
+    ),
     "torques above the limit": (
         on("torque", lambda a: vector(vector(a, "tau", lambda tau: 100 * tau), "tau_ff", lambda ff: 100 * ff)),
         "torques are finite, within the limits",
@@ -184,7 +184,6 @@ def test_a_planted_fault_of_a_server_is_found(name: str, server: str, tmp_path: 
     assert "expected" in naming[0].problem
 
 
-ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs" / "examples" / "clients" / "python" / "stand.py"
 FAULTY = Path(__file__).parent / "faulty_client.py"
 SETTINGS = load("server", "quadruped", ServerSettings)
@@ -216,5 +215,4 @@ def test_a_client_that_cannot_be_started_is_an_error(capsys: pytest.CaptureFixtu
 def test_rules_name_anchors_that_exist() -> None:
     for rule in (*RULES, *SERVER_RULES):
         page, _, anchor = rule.page.partition("#")
-        headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
-        assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}, rule.page
+        assert anchor in anchors(ROOT / "docs" / page), rule.page
