@@ -29,21 +29,11 @@ def floating(name):
     return lambda seed: many_points(random_scene(name, seed, n=3), 1 + seed % 3)
 
 
-def panda(seed):
-    """The arm alone on a fixed base, fully actuated: the reduced problem is empty."""
+def panda(seed, *unactuated):
+    """The arm alone on a fixed base: without unactuated joints the reduced problem is empty. Two of its points are on slanting
+    surfaces, and one of the hand is against the forearm."""
     path = urdf_path("example-robot-data:panda_description/urdf/panda.urdf", Path())
-    return touching_arm(Robot.from_urdf(path, base="fixed"), seed)
-
-
-def panda_with_loose_joints(seed):
-    """The same with three unactuated joints."""
-    path = urdf_path("example-robot-data:panda_description/urdf/panda.urdf", Path())
-    return touching_arm(Robot.from_urdf(path, base="fixed", unactuated=("panda_joint2", "panda_joint5", "panda_joint7")), seed)
-
-
-def touching_arm(robot, seed):
-    """Two points of the arm on slanting surfaces, and one of the hand against the forearm."""
-    rng = np.random.default_rng(seed)
+    robot, rng = Robot.from_urdf(path, base="fixed", unactuated=unactuated), np.random.default_rng(seed)
     q = robot.integrate(robot.neutral(), 0.7 * rng.normal(size=robot.nv))
     normals = rng.normal(size=(3, 3))
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
@@ -73,7 +63,7 @@ MECHANISMS = {
     "solo12": floating("solo12"),
     "quadruped": floating("quadruped"),
     "panda": panda,
-    "panda, loose joints": panda_with_loose_joints,
+    "panda, loose joints": lambda seed: panda(seed, "panda_joint2", "panda_joint5", "panda_joint7"),
     "fingers": fingers,
     "loose knee": loose_knee,
 }

@@ -18,7 +18,6 @@ from ros import OWN_DOMAIN, SENSOR, Ros, joint_command, matched, twist
 from wire import running
 
 from controllers.build import load_controller
-from idyn.errors import ConfigError
 from idyn.tasks import ComTask, ForceTask, FrameTask, PostureTask, predict_tasks
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.robot.lying import PerturbationSettings
@@ -364,16 +363,6 @@ def test_the_force_bounces_in_mujocos_default_contact(example):
     assert forces.min() == 0.0
     assert abs(forces.mean() / PRESS - 1.0) < 0.1
     assert worst < 1e-3
-
-
-def test_a_friction_without_a_time_constant_is_refused(tmp_path):
-    path = tmp_path / "robot.toml"
-    path.write_text(
-        '[controller]\nrobot = "go2"\n[experiment]\nlaws = ["coulomb"]\nduration = 1.0\n'
-        '[experiment.engine]\nkind = "mujoco"\nsolreffriction = [0.0, 1.0]\n'
-    )
-    with pytest.raises(ConfigError, match="solreffriction: expected"):
-        load_plan(str(path))
 
 
 @contextmanager

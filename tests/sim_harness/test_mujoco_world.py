@@ -337,6 +337,7 @@ def test_grounds_are_chosen_by_name():
         ({"timestep": 0.0}, "engine.timestep"),
         ({"solref": (0.001, 1.0)}, "engine: solref: expected a time constant of at least two time steps of 0.001 s"),
         ({"solref": (-100.0, 1.0)}, "engine: solref: expected two numbers > 0, or"),
+        ({"solreffriction": (0.0, 1.0)}, "engine: solreffriction: expected"),
         ({"ground": "stiff", "timestep": 0.002}, "solref: expected a time constant of at least two time steps"),
     ],
 )
