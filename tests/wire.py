@@ -4,16 +4,18 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 from typing import TypeVar
 
 import zmq
 
 from idyn.model.robot import Robot
+from transport.keys import Keys, client_keys, make_keys
 from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.robot.client import RobotClient, hello_for
 from transport.server.process import NOBODY, Systemd
 from transport.server.service import Service
-from transport.server.settings import CurveSettings
+from transport.server.settings import ClientKey, CurveSettings, Role
 from transport.server.sockets.router import Router
 from transport.server.sockets.scheduling import Anticipation
 
@@ -86,3 +88,11 @@ def sending(
 
     with running(work):
         yield
+
+
+def keyed(folder: Path, roles: dict[str, Role]) -> tuple[dict[str, Keys], CurveSettings]:
+    """Keys of a client of each role, and of a stranger; settings of a server that lists them, but for the stranger."""
+    public = {name: make_keys(folder, name)[2] for name in ("server", "stranger", *roles)}
+    keys = {name: client_keys(folder / f"{name}.key_secret", public["server"]) for name in ("stranger", *roles)}
+    clients = {name: ClientKey(key=public[name], role=role) for name, role in roles.items()}
+    return keys, CurveSettings(secret=str(folder / "server.key_secret"), clients=clients)

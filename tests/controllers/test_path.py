@@ -8,7 +8,7 @@ import pytest
 from fast import every, first_is_fast
 from rigs import at_rest, controller
 
-from controllers.build import build_controller, load_controller
+from controllers.build import build_controller
 from controllers.command import Inputs, Reference
 from controllers.config.loading import load, parse
 from controllers.contact.ground import SlopeSettings
@@ -199,7 +199,6 @@ def test_joints_that_follow_the_reference_have_drive_gains_if_these_are_set():
     np.testing.assert_array_equal(gains.kp, expected)
     np.testing.assert_array_equal(gains.kd, expected / 100)
 
-    robot, _ = load_robot("quadruped")
     assert drive_gains(DriveSettings(), robot, robot.neutral(), ()) is None
     assert drive_gains(DriveSettings(kd=0.1), robot, robot.neutral(), ()) is not None
 
@@ -209,23 +208,19 @@ def test_shipped_drive_gains_carry_the_weight(name):
     """Without feed-forward torque the springs alone carry the weight before a joint is a quarter radian off."""
     settings = load("controllers", name, ControllerSettings)
     robot, q = load_robot(settings.robot)
-    height = q[2]
-    lever = 0.5 * height  # of a foot's force about a knee, in the worst case
+    lever = 0.5 * q[2]  # of a foot's force about a knee, in the worst case
     assert settings.drive.kp * 0.25 > robot.total_mass * 9.81 / len(robot.spheres.keys) * lever
 
 
 def test_commands_carry_drive_gains_and_their_reference_if_these_are_set():
-    controller = load_controller("quadruped")
-    state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
-    command = controller.step(state, controller.contacts(state.q), Inputs(dt=0.0))
+    c = controller("quadruped")
+    command = c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0))
     assert command.reference is not None
-    np.testing.assert_array_equal(command.drive.kp, np.full(12, controller.settings.drive.kp))
-    stopped = controller.step(state, controller.contacts(state.q), Inputs(dt=1e-3, estop="emergency stop"))
-    assert stopped.drive is None
+    np.testing.assert_array_equal(command.drive.kp, np.full(12, c.settings.drive.kp))
+    assert c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=1e-3, estop="emergency stop")).drive is None
 
-    controller = build_controller(ControllerSettings(robot="quadruped"))
-    state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
-    assert controller.step(state, controller.contacts(state.q), Inputs(dt=0.0)).drive is None
+    c = build_controller(ControllerSettings(robot="quadruped"))
+    assert c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0)).drive is None
 
 
 LYING = ("go2", "a1", "solo12", "quadruped")

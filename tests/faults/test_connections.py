@@ -12,27 +12,19 @@ from fast import first_is_fast, full
 from faults import told
 from proxy import Proxy
 from trial import AFTER, BEFORE, LONG, Trial, serving, standing
+from wire import keyed
 
 from idyn.errors import ConfigError
 from sim_harness.commands.main import main
-from transport.keys import Keys, client_keys, make_keys
 from transport.protocol.codec import encode
 from transport.protocol.messages.base import Code
 from transport.protocol.messages.command import CommandMessage
 from transport.protocol.messages.requests import Estop, EstopAck, Stats, StatsGet
 from transport.robot.client import ConnectionFailed, RobotClient, connected, hello_for
 from transport.robot.planner import Observer
-from transport.server.settings import ClientKey, CurveSettings, Role
+from transport.server.settings import Role
 
 ROLES: dict[str, Role] = {"robot": "control", "watch": "watch", "plan": "plan", "configure": "configure", "button": "estop"}
-
-
-def keyed(folder: Path) -> tuple[dict[str, Keys], CurveSettings]:
-    """Keys of a client of each role, and of a stranger; settings of a server that lists them, but for the stranger."""
-    public = {name: make_keys(folder, name)[2] for name in ("server", "stranger", *ROLES)}
-    keys = {name: client_keys(folder / f"{name}.key_secret", public["server"]) for name in ("stranger", *ROLES)}
-    clients = {name: ClientKey(key=public[name], role=role) for name, role in ROLES.items()}
-    return keys, CurveSettings(secret=str(folder / "server.key_secret"), clients=clients)
 
 
 STRANGER = """
@@ -205,7 +197,7 @@ def test_connection_identities_are_not_predictable(tmp_path):
 @full
 @told("a client has no key, or one that is not listed", "no answer: the connection is rejected", "goes on")
 def test_wrong_keys(tmp_path):
-    keys, curve = keyed(tmp_path)
+    keys, curve = keyed(tmp_path, ROLES)
     with standing(tmp_path, tcp=True, curve=curve, keys=keys["robot"]) as trial:
         for wrong in (None, keys["stranger"]):
             hello = hello_for(trial.robot, 1e-3, kind="sim")
@@ -216,7 +208,7 @@ def test_wrong_keys(tmp_path):
 
 @told("an emergency stop by a client with a key of the role `estop`", "`estop_ack`", "damps until `reset`")
 def test_an_emergency_stop_with_keys(tmp_path):
-    keys, curve = keyed(tmp_path)
+    keys, curve = keyed(tmp_path, ROLES)
     with standing(tmp_path, tcp=True, curve=curve, keys=keys["robot"]) as trial:
         with RobotClient(trial.server.address, hello_for(trial.robot, 1e-3), connect_ms=20_000, keys=keys["button"]) as button:
             assert isinstance(button.ask(Estop(name="button")), EstopAck)
@@ -229,7 +221,7 @@ def test_an_emergency_stop_with_keys(tmp_path):
     "damps until `reset`",
 )
 def test_text_of_a_stop_is_escaped_for_everybody(tmp_path, capsys):
-    keys, curve = keyed(tmp_path)
+    keys, curve = keyed(tmp_path, ROLES)
     with standing(tmp_path, tcp=True, curve=curve, keys=keys["robot"]) as trial:
         with Observer(trial.server.address, keys=keys["button"]) as button:
             ack = button.ask(Estop(name="\x1b[2J\nERROR a forged line\x9b31m\u202e"))
@@ -269,7 +261,7 @@ def framings(stop: Estop) -> dict[str, list[bytes]]:
 )
 def test_a_role_holds_for_every_framing(tmp_path):
     """The role is decided before length, parts and fields; one that may stop the robot stops it in all of them."""
-    keys, curve = keyed(tmp_path)
+    keys, curve = keyed(tmp_path, ROLES)
     stop = framings(Estop(name="button", stop=True))
     with standing(tmp_path, tcp=True, curve=curve, keys=keys["robot"]) as trial:
         for name in ("watch", "plan", "configure"):

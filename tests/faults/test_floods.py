@@ -22,10 +22,9 @@ import pytest
 import zmq
 from fast import full
 from trial import serving
-from wire import dealer, expect
+from wire import dealer, expect, keyed
 
 from controllers.build import controller_from_snapshot, load_controller
-from controllers.config.loading import parse
 from controllers.controller import Controller
 from controllers.robot.load import load_robot
 from idyn.model.robot import Robot
@@ -34,7 +33,7 @@ from sim_harness.robot.robot_side import Pacer
 from sim_harness.run.plan import hello_of, load_plan, simulated_robot
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.studies.pauses import walking
-from transport.keys import Keys, client_keys, make_keys
+from transport.keys import Keys
 from transport.log.reader import LogReader
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.base import Code, ErrorMessage
@@ -262,7 +261,7 @@ MESSAGES: dict[str, tuple[str, int, Callable[[Robot], Prepared]]] = {
     "statistics, 60 connections": ("watch", 60, lambda robot: fixed(encode(StatsGet()))),
     "malformed": ("watch", 4, lambda robot: fixed(*(b"\xc1" * n for n in (1, 100, 10_000)))),
     "commands": ("plan", 4, lambda robot: commands),
-    "handshakes": ("unlisted", 4, lambda robot: fixed()),
+    "handshakes": ("stranger", 4, lambda robot: fixed()),
 }
 """Role, number of connections and messages of each kind of flood."""
 
@@ -354,15 +353,13 @@ class Place:
     """Settings of a server with keys, and the keys of its clients by role."""
 
     def __init__(self, folder: Path, addresses: int) -> None:
-        public = {name: make_keys(folder, name)[2] for name in ("server", "control", "watch", "plan", "unlisted")}
-        self.keys = {name: client_keys(folder / f"{name}.key_secret", public["server"]) for name in public if name != "server"}
-        listed = {name: {"key": public[name], "role": name} for name in ("control", "watch", "plan")}
+        self.keys, curve = keyed(folder, {"control": "control", "watch": "watch", "plan": "plan"})
         self.others = free_address()
         self.robot = self.others if addresses == 1 else free_address()
-        settings = {"controller": "quadruped-trot", "max_state_age_ms": 1000.0, "endpoint": self.others}
-        settings |= {"curve": {"secret": str(folder / "server.key_secret"), "clients": listed}}
-        settings |= {} if addresses == 1 else {"robot_endpoint": self.robot}
-        self.settings = parse(settings, ServerSettings, "server")
+        own = None if addresses == 1 else self.robot
+        self.settings = ServerSettings(
+            controller="quadruped-trot", max_state_age_ms=1000.0, endpoint=self.others, robot_endpoint=own, curve=curve
+        )
 
 
 def measured(place: Place, kind: str) -> tuple[dict[bool, Array], dict[bool, float]]:

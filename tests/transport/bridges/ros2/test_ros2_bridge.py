@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ros import ARRAY, BASE, DOMAIN, JAZZY, LATCHED, NAME, RELIABLE, SENSOR, Ros, joint_command, matched, message_type, twist
 from rosbags.typesys import Stores, get_typestore
 from standin import FEET, SpringDamper, solo, standing
-from wire import routed, running, sending
+from wire import PATIENCE_MS, routed, running, sending
 
 from idyn.errors import ConfigError, InputError
 from transport.bridges.ros2 import bridge
@@ -32,9 +32,6 @@ from transport.server.settings import PlausibilitySettings, ServerSettings
 from transport.startup.warm_up import warm_up
 
 MS = 1_000_000
-
-PATIENCE_MS = 20_000
-"""Time to wait for the server [ms]: on a busy machine a garbage collection of this process alone takes 0.2 to 5 s."""
 
 
 class Rig:

@@ -22,7 +22,7 @@ import zmq
 from fast import every, full
 from rig import client_of, served
 from standin import SpringDamper, from_snapshot, resting
-from wire import PATIENCE_MS, dealer, expect, routed
+from wire import PATIENCE_MS, dealer, expect, keyed, routed
 
 from controllers.config.loading import parse
 from idyn.errors import ConfigError
@@ -37,7 +37,7 @@ from transport.robot.client import ConnectionFailed, RobotClient
 from transport.robot.planner import Observer, PlannerClient
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
-from transport.server.settings import CurveSettings, ServerSettings
+from transport.server.settings import CurveSettings, Role, ServerSettings
 from transport.server.sockets.port import AddressFile
 from transport.server.sockets.router import Router
 from transport.server.sockets.scheduling import Anticipation, newest
@@ -182,7 +182,7 @@ def test_a_start_that_fails_leaves_no_log_in_the_way_of_the_next_one(robot, tmp_
     assert log.exists()
 
 
-ROLES = ("control", "watch", "configure", "estop")
+ROLES: dict[str, Role] = {"control": "control", "watch": "watch", "configure": "configure", "estop": "estop"}
 CHANGE = ConfigSet(settings={"feedback": {"kp": 5.0}})
 
 
@@ -190,13 +190,8 @@ class Place:
     """A server's address and the keys of its clients, by role; 'stranger' is one that it does not know."""
 
     def __init__(self, folder: Path) -> None:
-        public = {name: make_keys(folder, name)[2] for name in ("server", "stranger", *ROLES)}
-        self.keys = {name: client_keys(folder / f"{name}.key_secret", public["server"]) for name in (*ROLES, "stranger")}
-        curve = {
-            "secret": str(folder / "server.key_secret"),
-            "clients": {role: {"key": public[role], "role": role} for role in ROLES},
-        }
-        self.settings = parse({"controller": "standin", "curve": curve, "max_state_age_ms": 1000.0}, ServerSettings, "server")
+        self.keys, curve = keyed(folder, ROLES)
+        self.settings = ServerSettings(controller="standin", curve=curve, max_state_age_ms=1000.0)
         self.address = ""
 
     def client(self, robot: Robot, name: str | None, kind: ClientKind = "sim", connect_ms: int = 20_000) -> RobotClient:
