@@ -155,7 +155,7 @@ def lost(trial: Trial) -> None:
 
 @RULES.add("an answer to an earlier state is not taken for that of this one", f"{SAFETY}#promises-of-the-server")
 def late(trial: Trial) -> None:
-    for _ in range(3):
+    for _ in range(10):  # on a busy machine the answer may come after the client has stopped waiting
         trial.normal()
         (missed,) = trial.states(1, withheld)
         other = far_from(numbers(missed.reply["tau"]), limits(trial)[0])
