@@ -48,7 +48,7 @@ typedef struct {
 /* What is measured and demanded in one period. Contacts: n rows each. */
 typedef struct {
     const double *v;             /* generalised velocity [m/s, rad/s] (nv) */
-    const double *M, *h;         /* mass matrix (nv, nv); bias forces with gravity [N, N m] (nv) */
+    const double *M, *h;         /* mass matrix, both triangles (nv, nv); bias forces with gravity [N, N m] (nv) */
     const double *axes;          /* spatial velocity (linear at the world's origin, angular) for unit velocities (nv, 6): the
                                     memory of Pinocchio's `data.J` after `computeJointJacobians`; J and J_dot v follow from it */
     const double *applied;       /* further generalised force [N, N m] (nv); NULL: none */
