@@ -155,6 +155,20 @@ def test_changes_of_torque_and_of_impulse_are_minimal_over_the_face(name, law):
         np.testing.assert_allclose(chosen.p, p, atol=1e-6 * np.linalg.norm(plain.p - before))
 
 
+def test_forces_are_the_nearest_to_the_preferred_ones_that_give_the_same_motion():
+    """Feet that stand inside their cones: the nearest point of an affine space, by pseudoinverse."""
+    scene = standing_scene("solo12", mu=2.0)
+    contacts, A = scene.contacts, full(scene.robot, scene.state, scene.contacts).Ju.T
+    frames = np.stack([contacts.tangents, np.cross(contacts.normals, contacts.tangents), contacts.normals], axis=1)
+    free = solve(scene, "coulomb", Selection.FORCE)
+    preferred = free.force + 0.2 * np.random.default_rng(0).normal(size=(4, 3))
+    answer = solve(scene, "coulomb", Selection.FORCE, preferred=preferred)
+    wanted = np.einsum("nij,nj->ni", frames, preferred).ravel()
+    nearest = wanted - np.linalg.pinv(A) @ (A @ wanted - A @ (free.p / DT))
+    np.testing.assert_allclose(answer.p / DT, nearest, atol=1e-8)
+    assert np.abs(answer.force - free.force).max() > 0.05
+
+
 def test_new_contacts_count_as_unloaded_and_without_a_guess_the_change_is_from_zero():
     scene = next(s for s in scenes("solo12", "convex", 50) if len(s.contacts) == 4)
     guess = earlier(scene, "convex")
