@@ -111,7 +111,6 @@ class Method(ArrayRecord):
         kernels = [rung for rung in law.rungs if rung.kernel is not None]
         self.warm_names = [rung.name for rung in kernels]
         self.cold = first_cold(kernels)
-        self.starts_cold = self.cold < len(kernels)
         self.cold_names = [rung.cold or rung.name for rung in kernels]
         sizes = Sizes(robot.na, len(robot.closures.keys), robot.weight)
         data = law_data(law, constraints_of(law.soft, robot))

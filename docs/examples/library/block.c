@@ -20,7 +20,7 @@ int main(void) {
     int result = idyn_prepare(memory, size, &robot, &options, N, &solver);
     if (result) return fprintf(stderr, "%s\n", idyn_text(result)), 2;
 
-    /* the centre of mass is at height z: a turn about it moves the world's origin */
+    /* the centre of mass is at height z: a turn about it moves the world's origin; at rest, the frame of v does not matter */
     double M[NV * NV] = {0}, h[NV] = {0, 0, mass * g}, v[NV] = {0}, push[NV] = {15.0};
     double axes[NV * 6] = {1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, z, 0, 1, 0, 0, -z, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1};
     for (int k = 0; k < 3; k++) M[7 * k] = mass, M[7 * (k + 3)] = inertia[k];

@@ -50,7 +50,8 @@ typedef struct {
     const double *v;             /* generalised velocity [m/s, rad/s] (nv) */
     const double *M, *h;         /* mass matrix, both triangles (nv, nv); bias forces with gravity [N, N m] (nv) */
     const double *axes;          /* spatial velocity (linear at the world's origin, angular) for unit velocities (nv, 6): the
-                                    memory of Pinocchio's `data.J` after `computeJointJacobians`; J and J_dot v follow from it */
+                                    memory of Pinocchio's `data.J` after `computeJointJacobians`. J and J_dot v follow from it,
+                                    for axes fixed in the body that they move (a free base: velocity in its own frame) */
     const double *applied;       /* further generalised force [N, N m] (nv); NULL: none */
     const double *acceleration;  /* demand [rad/s^2] (actuated) */
     const double *preferred;     /* target of IDYN_SELECT_FORCE [N] (n, 3); NULL: 0 */
