@@ -24,7 +24,7 @@ from idyn.certificate.certify import Conditions
 from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, Rung, Start, contact_velocity
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.kinds import MASK, MATRIX, REAL, VECTOR, WHOLE
-from idyn.solvers.linalg import backward, copy_rows, dot, fill, fill_rows, forward
+from idyn.solvers.linalg import backward, copy, copy_rows, dot, fill, fill_rows, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.status import RAY, SOLVED
 from idyn.terms.reduction import Reduced
@@ -50,17 +50,18 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Ar
     Each has a part orthogonal to the rows before it that is longer than the share `rank` of its length. Return their number k;
     fill, in the first k rows, indices X (m), orthonormal basis U (m, m) and lower triangle R (m, m) with Y_X = R U."""
     rows, m = Y.shape
-    # rest: orthogonal parts of the rows; start, new: squared lengths of the rows and of their orthogonal parts
-    rest, start, new = stack_array((rows, m)), stack_array(rows), stack_array(rows)
-    along = stack_array((rows, m))  # components of the rows along the basis
+    # by columns, so that loops run over all rows at once; rest: orthogonal parts of the rows; along: their components along the
+    # basis; start, new: squared lengths of the rows and of their orthogonal parts; s, square: of the newest direction
+    rest, along, start, new = stack_array((m, rows)), stack_array((m, rows)), stack_array(rows), stack_array(rows)
+    s, square = stack_array(rows), stack_array(rows)
     k, first = 0, True
     # squared lengths
     for i in range(rows):
-        square = 0.0
+        length2 = 0.0
         for c in range(m):
-            rest[i, c], along[i, c] = Y[i, c], 0.0
-            square += Y[i, c] * Y[i, c]
-        start[i] = new[i] = square if bilateral[i] else 0.0  # 0: not a candidate
+            rest[c, i], along[c, i] = Y[i, c], 0.0
+            length2 += Y[i, c] * Y[i, c]
+        start[i] = new[i] = length2 if bilateral[i] else 0.0  # 0: not a candidate
     while k < m:
         # next row: the one with the longest orthogonal part; preferred contacts first
         row, most = -1, 0.0
@@ -73,31 +74,37 @@ def select_rows(Y: Array, bilateral: Array, preferred: Array, rank: float, X: Ar
         if row < 0:
             break
         new[row] = 0.0
+        u, parts = U[k], R[k]
+        for c in range(m):
+            u[c] = rest[c, row]
+        for j in range(k):
+            parts[j] = along[j, row]
         # orthogonalise again if the remaining part is short, hence dominated by rounding errors
-        u = rest[row]
         length2 = dot(u, u)
         if length2 < 0.01 * start[row]:
-            length2 = _orthogonalise(U, k, u, along[row])
+            length2 = _orthogonalise(U, k, u, parts)
             if not length2 > rank * rank * start[row]:
                 continue
         # U_k = u/‖u‖, Y_row = R_k U
         length = np.sqrt(length2)
         for c in range(m):
-            U[k, c] = u[c] / length
-        for j in range(k):
-            R[k, j] = along[row, j]
-        R[k, k] = length
+            u[c] /= length
+        parts[k] = length
         X[k] = row
-        k += 1
-        # subtract the new direction from all other candidates
+        # subtract the new direction from all rows
+        fill(s, 0.0)
+        fill(square, 0.0)
+        for c in range(m):
+            for i in range(rows):
+                s[i] += u[c] * rest[c, i]
+        copy(s, along[k])
+        for c in range(m):
+            for i in range(rows):
+                rest[c, i] -= s[i] * u[c]
+                square[i] += rest[c, i] * rest[c, i]
         for i in range(rows):
-            if new[i] > 0.0:
-                s = dot(U[k - 1], rest[i])
-                along[i, k - 1] = s
-                new[i] = 0.0
-                for c in range(m):
-                    rest[i, c] -= s * U[k - 1, c]
-                    new[i] += rest[i, c] * rest[i, c]
+            new[i] = square[i] if new[i] > 0.0 else 0.0
+        k += 1
     return k
 
 

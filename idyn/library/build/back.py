@@ -12,6 +12,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from idyn.library.build.front import COUNTS
 from idyn.library.build.header import header
 from idyn.library.native import CALL_FILE, FOLDER, LIBRARY_FILE
 
@@ -34,6 +35,8 @@ def emit(module: Any, symbols: list[str]) -> bytes:
     target = machine()
     module.triple, module.data_layout = target.triple, str(target.target_data)
     _prune(module, target)
+    for name in COUNTS:
+        module.get_function(name).add_function_attribute("alwaysinline")
     _optimise(module, target)
     missing = set(symbols) - {each.name for each in module.functions if not each.is_declaration}
     if missing:

@@ -190,10 +190,30 @@ define void @NRT_Free(ptr %block) { ret void }
 """
 """What a function `int f(void *)` of numba does with an exception: nothing here, it returns 0."""
 
+COUNT = """
+declare void @count_NAME(ptr)
+define void @NAME(ptr %block) {
+  %none = icmp eq ptr %block, null
+  br i1 %none, label %end, label %count
+count:
+  call void @count_NAME(ptr %block)
+  br label %end
+end:
+  ret void
+}
+"""
+"""A count of references, inlined at the end of the build: arrays of records and on the stack have no count, and their callers
+know. numba's own function, here `count_NAME`, is never inlined."""
+
+COUNTS = ("NRT_incref", "NRT_decref")
+
 
 def linked(entries: list[Entry]) -> Any:
     """Return one module of all compiled, in which the entries have their symbols and everything else is internal."""
-    modules = list(dict.fromkeys([*MODULES, rtsys.library._final_module, llvm.parse_assembly(RUN_TIME)]))
+    counting, own = str(rtsys.library._final_module), RUN_TIME
+    for name in COUNTS:
+        counting, own = counting.replace(f"@{name}(", f"@count_{name}("), own + COUNT.replace("NAME", name)
+    modules = list(dict.fromkeys([*MODULES, llvm.parse_assembly(counting), llvm.parse_assembly(own)]))
     for module in modules:
         for function in module.functions:
             if not function.is_declaration and function.linkage in (llvm.Linkage.external, llvm.Linkage.linkonce_odr):
