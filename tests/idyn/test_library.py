@@ -286,6 +286,10 @@ def test_a_library_of_other_sources_is_refused_and_comments_are_no_change(monkey
         native.load()
 
 
+def test_the_library_is_the_same_wherever_it_is_built():
+    assert str(ROOT).encode() not in native.LIBRARY_FILE.read_bytes(), "the place of a build is a part of what it builds"
+
+
 def my_kernel(x):
     """A kernel of a user's own."""
     return 2.0 * x

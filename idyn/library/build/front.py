@@ -13,6 +13,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 from numba.core import cgutils
+from numba.core.callconv import CPUCallConv
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
@@ -138,6 +139,7 @@ def without_machine_code() -> Iterator[None]:
         (JITCodeLibrary, "get_pointer_to_function", lambda library, _: library._ensure_finalized() or 1),
         (JITCodeLibrary, "_optimize_functions", lambda *_: None),
         (CPUContext, "create_cpython_wrapper", lambda *_, **__: None),
+        (CPUCallConv, "build_excinfo_struct", lambda _, kind, *__: (kind, None, None)),  # no message, which names a file
         (BaseFunction, "get_call_type", _remembered(BaseFunction.get_call_type)),
         (CPUContext, "get_executable", lambda _, library, *__: library._ensure_finalized() or [].append),  # a new key each time
     )
