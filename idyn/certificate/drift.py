@@ -54,6 +54,15 @@ def sign_of(g: Given, k: int, j: int) -> int:
 
 
 @compiled
+def unit_velocity(g: Given, k: int, j: int) -> Three:
+    """Return the velocity at contact k of a body that degree of freedom j moves by v_j = 1: a column of given rows, or that of
+    the axis in the world."""
+    if len(g.rows) > 0:
+        return g.rows[3 * k, j], g.rows[3 * k + 1, j], g.rows[3 * k + 2, j]
+    return point_velocity(g.axes[j], g.points[k])
+
+
+@compiled
 def eliminate(A: Array, x: Array) -> None:
     """Replace x by A⁻¹ x, by Gaussian elimination without pivots: A, which is overwritten, is positive definite."""
     count = len(x)
@@ -96,10 +105,26 @@ def add_contact_drift(g: Given, velocity: Array) -> None:
     """Add dt J̇ v to contact velocities in (s, t, n) (n, 3)."""
     if not g.contact_drift:
         return
-    joints = len(g.model.parents)
-    twists, rates, drift = stack_array((joints, 6)), stack_array((joints, 6)), stack_array((len(velocity), 3))
-    _axis_rates(g, twists, rates)
+    drift = stack_array((len(velocity), 3))
+    if len(g.rows) > 0:
+        for row in range(len(g.rows)):
+            drift[row // 3, row % 3] = g.dt * g.rows_dot_v[row]
+    else:
+        _drift_of_axes(g, drift)
+    if g.dependent:
+        _follow(g, drift)
     for i in range(len(velocity)):
+        for c in range(3):
+            velocity[i, c] += drift[i, c]
+
+
+@compiled
+def _drift_of_axes(g: Given, drift: Array) -> None:
+    """Fill dt J̇ v of the contacts in (s, t, n) (n, 3)."""
+    joints = len(g.model.parents)
+    twists, rates = stack_array((joints, 6)), stack_array((joints, 6))
+    _axis_rates(g, twists, rates)
+    for i in range(len(drift)):
         s, n, x = g.tangents[i], g.normals[i], g.points[i]
         one, other, r = twists[g.bodies[i]], twists[g.others[i]], g.radii[i]
         spin = one[3] - other[3], one[4] - other[4], one[5] - other[5]
@@ -118,11 +143,6 @@ def add_contact_drift(g: Given, velocity: Array) -> None:
             drift[i, 0] += s[c] * change
             drift[i, 1] += t[c] * change
             drift[i, 2] += n[c] * change
-    if g.dependent:
-        _follow(g, drift)
-    for i in range(len(velocity)):
-        for c in range(3):
-            velocity[i, c] += drift[i, c]
 
 
 @compiled
@@ -233,7 +253,7 @@ def _contact_row(g: Given, i: int, direction: Three, row: Array) -> None:
     """Fill the row of J of contact i along a direction (nv)."""
     for j in range(len(row)):
         sign = sign_of(g, i, j)
-        at = point_velocity(g.axes[j], g.points[i])
+        at = unit_velocity(g, i, j)
         row[j] = sign * (direction[0] * at[0] + direction[1] * at[1] + direction[2] * at[2]) if sign != 0 else 0.0
 
 

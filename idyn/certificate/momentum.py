@@ -1,5 +1,5 @@
 """Terms of the certificate in the full space: momentum, demand, contact velocities, closed chains, from a `Given` only (M,
-h, joint axes, contact geometry), by code that no law or solver uses."""
+h, joint axes and contact geometry or contact rows), by code that no law or solver uses."""
 
 import numpy as np
 
@@ -7,10 +7,12 @@ from idyn.certificate.drift import (
     body_twists,
     closure_drift,
     divide_by_inertia,
+    dot,
     midpoint,
     passive_part,
     point_velocity,
     sign_of,
+    unit_velocity,
 )
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.kinds import REAL, VECTOR, WHOLE, written
@@ -135,7 +137,7 @@ def effective_inverse_mass(g: Given, k: int) -> float:
     for j in range(nv):
         sign = sign_of(g, k, j)
         if sign != 0:
-            at = point_velocity(g.axes[j], g.points[k])
+            at = unit_velocity(g, k, j)
             for c in range(3):
                 X[j, c] = X[j, 3 + c] = sign * at[c]
     # X = [J_kᵀ, M⁻¹ J_kᵀ], by elimination without pivoting: M is positive definite
@@ -213,7 +215,7 @@ def _response(g: Given, impulse: Array) -> Array:
         for i in range(len(x)):
             sign = sign_of(g, k, g.model.u[i])
             if sign != 0:
-                at = point_velocity(g.axes[g.model.u[i]], g.points[k])
+                at = unit_velocity(g, k, g.model.u[i])
                 x[i] += sign * (at[0] * impulse[k, 0] + at[1] * impulse[k, 1] + at[2] * impulse[k, 2])
     divide_by_inertia(g, x)
     keep_closures(g, x)
@@ -240,7 +242,10 @@ def imbalance(g: Given, v_plus: Array, torques: tuple[Array, Array], impulse: Ar
     for k in range(len(g.model.a)):
         balance[g.model.a[k]] -= dt * tau[k]
     # − Jᵀ p: power of each impulse for unit velocities of the joints between the two bodies
-    for i in range(len(impulse)):
+    for row in range(len(g.rows)):
+        for j in range(nv):
+            balance[j] -= g.rows[row, j] * impulse[row // 3, row % 3]
+    for i in range(len(impulse) if len(g.rows) == 0 else 0):
         f, first, second = impulse[i], support[g.bodies[i]], support[g.others[i]]
         moment = cross(g.points[i], f)
         for j in range(nv):
@@ -284,13 +289,17 @@ def _moves(g: Given, k: int, j: int) -> float:
     """Return |J_k e_j|² / M_jj, 0 for a degree of freedom j that does not move contact k [1/kg]."""
     if sign_of(g, k, j) == 0:
         return 0.0
-    x, y, z = point_velocity(g.axes[j], g.points[k])
+    x, y, z = unit_velocity(g, k, j)
     return (x * x + y * y + z * z) / g.M[j, j]
 
 
 @compiled
 def contact_velocities(g: Given, v: Array, out: Array) -> None:
     """Fill `out` (n, 3): relative velocity of the two bodies at each contact, in (s, t, n)."""
+    if len(g.rows) > 0:
+        for row in range(len(g.rows)):
+            out[row // 3, row % 3] = dot(g.rows[row], v)
+        return
     twists = stack_array((len(g.model.parents), 6))
     body_twists(g, v, twists)
     for i in range(len(out)):
@@ -321,7 +330,7 @@ def energy_descent(g: Given, v_plus: Array, y: Array, descent: Array) -> None:
         for i in range(nu):
             sign = sign_of(g, k, g.model.u[i])
             if sign != 0 and y[k] != 0.0:
-                at, n = point_velocity(g.axes[g.model.u[i]], g.points[k]), g.normals[k]
+                at, n = unit_velocity(g, k, g.model.u[i]), g.normals[k]
                 x[i] -= sign * y[k] * (at[0] * n[0] + at[1] * n[1] + at[2] * n[2])
     # x = M_uu⁻¹ (…), with closures; J x
     divide_by_inertia(g, x)

@@ -36,7 +36,10 @@ def fill_drift(d: Dynamics) -> None:
     joints = len(g.model.parents)
     motions = Motions(stack_array((joints, 6)), stack_array((joints, 6)))
     body_motions(g.model, g.axes, g.v, motions)
-    if g.contact_drift:
+    if g.contact_drift and len(g.rows) > 0:
+        for row in range(len(g.rows)):
+            d.drift[row] = g.dt * g.rows_dot_v[row]
+    elif g.contact_drift:
         for i in range(len(g.mu)):
             _contact_drift(g, motions, i, d.drift[3 * i : 3 * i + 3])
     closing = stack_array(len(d.rate))

@@ -8,6 +8,7 @@ from idyn.errors import InputError
 from idyn.library.kernels import compiled, entry
 from idyn.library.kinds import INDICES, MASK, MATRIX, VECTOR, Borrowed, written
 from idyn.model.robot import Robot
+from idyn.solvers.linalg import copy_rows
 from idyn.terms.drift import fill_drift
 from idyn.terms.inputs import CONTACTS, Arrays, check, numbers, numbers_of, read_given
 from idyn.terms.reduction import closure_rows
@@ -23,7 +24,10 @@ NOTHING, NO_FORCES = np.zeros(0), np.zeros((0, 3))  # arguments for predictions 
 def build_dynamics(d: Dynamics) -> None:
     """Fill J, drift, G and rate of a `Dynamics` whose `Given` is filled."""
     g = d.given
-    fill_jacobian(g.axes, g.model.support, (g.bodies, g.others), (g.points, g.normals, g.tangents), d.J)
+    if len(g.rows) > 0:
+        copy_rows(g.rows, d.J)
+    else:
+        fill_jacobian(g.axes, g.model.support, (g.bodies, g.others), (g.points, g.normals, g.tangents), d.J)
     closure_rows(d)
     fill_drift(d)
 

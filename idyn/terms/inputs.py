@@ -11,13 +11,14 @@ from idyn.errors import InputError
 from idyn.library.kernels import compiled, entry, interpreted, stack_array
 from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed
 from idyn.model.robot import Robot
-from idyn.solvers.linalg import copy, copy_rows, fill
+from idyn.solvers.linalg import copy, copy_rows, fill, row_basis
 from idyn.terms.stages import Given
 from idyn.types import Array, ContactSet, Guess, Record, State
 
 R = TypeVar("R", bound=Record)
 
 UNIT = 1e-5  # tolerance of the length of quaternions, normals and tangents, and of the cosine between normals and tangents
+INDEPENDENT = 1e-2  # given rows are independent if more than this share of the longest one is orthogonal to the others
 LARGEST_FORCE = 1e9  # largest component of a preferred force [N]: rounding of larger ones would reach the torques
 
 OF_CONTACTS = {
@@ -247,9 +248,12 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
 def _may_depend(g: Given) -> bool:
     """Return whether contact rows may depend on each other: unless each body touches the ground by at most as many rows as it
     has degrees of freedom of its own, those that move no other body with a contact. Three points of a body count as six rows.
+    Given rows, whose bodies are not known, are compared by their numbers.
     """
     if len(g.ends) > 0:
         return True
+    if len(g.rows) > 0:
+        return len(row_basis(g.rows, INDEPENDENT)) < len(g.rows)
     n, bodies, support, spare = len(g.mu), g.bodies, g.model.support, stack_array(len(g.model.parents), np.int64)
     for i in range(n):
         spare[bodies[i]] = 0

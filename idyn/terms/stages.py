@@ -92,6 +92,10 @@ class Given(ArrayRecord):
     q: Vector  # configuration (nq)
     slope: Matrix  # ∂h/∂v, for the law `mujoco` with the integrator `implicit`; undefined otherwise (nv, nv)
     own_slope: Matrix
+    # contact rows of the C interface, where joint axes are not known; empty: J and J̇ v follow from axes and points. The frames
+    # of the contacts are then those of the rows, s = x, t = y, n = z
+    rows: Matrix  # J (3n, nv)
+    rows_dot_v: Vector  # J̇ v [m/s²] (3n)
 
     def __init__(self, robot: Robot, n: int) -> None:
         """Allocate arrays for n contacts."""
@@ -103,6 +107,7 @@ class Given(ArrayRecord):
         self.put(radii=np.zeros(n), contact_drift=False, dependent=False)
         self.put(points=np.zeros((n, 3)), normals=np.zeros((n, 3)), tangents=np.zeros((n, 3)), last=np.zeros(3 * n))
         self.put(midway=False, slope=np.zeros((nv, nv)), own_slope=robot.own_slope)
+        self.put(rows=np.zeros((0, nv)), rows_dot_v=np.zeros(0))
 
     def set_ground(self, ground: Ground, dt: float) -> None:
         """Set the parameters of the ground model for the period dt [s], except ρ."""

@@ -1,5 +1,5 @@
 /* Random calls of the C interface, then malformed ones: `calls RANDOM MALFORMED`. The robot is a chain of two free bodies with six
-   motors between them. Exits with 1 where a malformed call is not refused with a text. */
+   motors between them, with joint axes or with contact rows. Exits with 1 where a malformed call is not refused with a text. */
 #include <idyn.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,12 +12,13 @@ static double uniform(void) { return 2.0 * rand() / RAND_MAX - 1.0; }
 
 typedef struct {
     double v[NV], M[NV * NV], h[NV], axes[6 * NV], applied[NV], demand[NA], preferred[3 * MOST];
+    double J[3 * MOST * NV], J_dot_v[3 * MOST];
     double point[3 * MOST], normal[3 * MOST], tangent[3 * MOST], friction[MOST], gap[MOST], radius[MOST];
     int64_t key[MOST], body[MOST], other[MOST];
     idyn_input in;
 } Case;
 
-static void randomise(Case *c) {
+static void randomise(Case *c, int rows) {
     double root[NV][NV];
     for (int i = 0; i < NV; i++)
         for (int k = 0; k < NV; k++) root[i][k] = (i == k) * 1.5 + 0.3 * uniform();
@@ -29,6 +30,8 @@ static void randomise(Case *c) {
         }
         for (int k = 0; k < 6; k++) c->axes[6 * i + k] = uniform();
     }
+    for (int k = 0; k < 3 * MOST * NV; k++) c->J[k] = uniform();
+    for (int k = 0; k < 3 * MOST; k++) c->J_dot_v[k] = uniform();
     for (int k = 0; k < NA; k++) c->demand[k] = 20.0 * uniform();
     int64_t n = rand() % (MOST + 1);
     for (int i = 0; i < MOST; i++) {
@@ -42,14 +45,15 @@ static void randomise(Case *c) {
         c->gap[i] = rand() % 2 ? 0.0 : 1e-3 * uniform(), c->radius[i] = 0.02 * (rand() % 2);
         c->key[i] = 10 * i + rand() % 3, c->body[i] = 1 + rand() % 2, c->other[i] = rand() % 4 ? 0 : 3 - c->body[i];
     }
-    c->in = (idyn_input){.v = c->v, .M = c->M, .h = c->h, .axes = c->axes, .acceleration = c->demand, .contacts = n, .body = c->body,
-                         .point = c->point, .normal = c->normal, .tangent = c->tangent, .friction = c->friction};
+    c->in = (idyn_input){.v = c->v, .M = c->M, .h = c->h, .acceleration = c->demand, .contacts = n, .friction = c->friction};
+    if (rows) c->in.J = c->J, c->in.J_dot_v = c->J_dot_v;
+    else c->in.axes = c->axes, c->in.body = c->body, c->in.point = c->point, c->in.normal = c->normal, c->in.tangent = c->tangent;
     if (rand() % 2) c->in.applied = c->applied;
     if (rand() % 2) c->in.preferred = c->preferred;
     if (rand() % 2) c->in.gap = c->gap;
-    if (rand() % 2) c->in.radius = c->radius;
     if (rand() % 2) c->in.key = c->key;
-    if (rand() % 2) c->in.other = c->other;
+    if (!rows && rand() % 2) c->in.radius = c->radius;
+    if (!rows && rand() % 2) c->in.other = c->other;
 }
 
 static double wrong(void) {
@@ -57,12 +61,26 @@ static double wrong(void) {
     return values[rand() % 3];
 }
 
+static void spoil_rows(Case *c) {
+    switch (rand() % 4) {
+    case 0: c->in.J = NULL; break;
+    case 1: c->J[rand() % (3 * MOST * NV)] = wrong(); break;
+    case 2: c->J_dot_v[rand() % (3 * MOST)] = wrong(); break;
+    case 3: c->in.normal = c->normal; break;
+    }
+}
+
 /* Spoil one thing. */
-static void spoil(Case *c, idyn_output *out) {
+static void spoil(Case *c, idyn_output *out, int rows) {
     int64_t i = rand() % MOST;
-    c->in.contacts = MOST, c->in.gap = c->gap, c->in.radius = c->radius, c->in.key = c->key, c->in.applied = c->applied;
-    c->in.preferred = c->preferred;
-    switch (rand() % 20) {
+    int what = rand() % 20;
+    c->in.contacts = MOST, c->in.gap = c->gap, c->in.key = c->key, c->in.applied = c->applied, c->in.preferred = c->preferred;
+    if (rows && (what == 3 || what == 10 || what == 14 || what == 15 || what == 18)) {
+        spoil_rows(c);
+        return;
+    }
+    if (!rows) c->in.radius = c->radius;
+    switch (what) {
     case 0: c->in.contacts = rand() % 2 ? -1 : INT64_MAX; break;
     case 1: c->in.v = NULL; break;
     case 2: c->in.M = NULL; break;
@@ -91,7 +109,10 @@ int main(int argc, char **argv) {
     const double limit[NA] = {50, 50, 50, 50, 50, INFINITY};
     const idyn_robot robot = {NV, 3, NA, parent, joint, motor, limit, 200.0};
     long random = argc > 1 ? atol(argv[1]) : 1000, malformed = argc > 2 ? atol(argv[2]) : 100, answered = 0, refused = 0, heap = 0;
-    int64_t size = idyn_workspace(&robot, MOST);
+    const idyn_robot treeless = {.nv = NV, .actuated = NA, .motor = motor, .torque_limit = limit, .weight = 200.0};
+    int64_t size = idyn_workspace(&robot, MOST), other = idyn_workspace(&treeless, MOST);
+    int rows = 0;
+    if (size < other) size = other;
     void *memory = aligned_alloc(64, (size_t)(size + 63) / 64 * 64);
     idyn_solver *solver = NULL;
     double force[3 * MOST], impulse[3 * MOST], velocity[NV], torque[NA];
@@ -102,13 +123,14 @@ int main(int argc, char **argv) {
             idyn_defaults(&options);
             options.law = rand() % 4, options.selection = rand() % 5, options.consistency = rand() % 3, options.drift = rand() % 2;
             options.relaxation = rand() % 2 ? 0.0 : 0.05, options.memory = rand() % 2 ? 0.0 : 0.005;
-            int result = idyn_prepare(memory, size, &robot, &options, MOST, &solver);
+            rows = k / 500 % 2;
+            int result = idyn_prepare(memory, size, rows ? &treeless : &robot, &options, MOST, &solver);
             if (result) return fprintf(stderr, "prepare: %s\n", idyn_text(result)), 1;
         }
-        randomise(&c);
+        randomise(&c, rows);
         idyn_output out = {.force = force, .impulse = impulse, .velocity = velocity, .torque = torque};
         if (k >= random) {
-            spoil(&c, &out);
+            spoil(&c, &out, rows);
             int result = rand() % 3 ? idyn_solve(solver, &c.in, &out) : idyn_certify(solver, &c.in, NULL, &out);
             if (result >= 0 || !strcmp(idyn_text(result), "unknown result"))
                 return fprintf(stderr, "malformed call %ld: %d, %s\n", k - random, result, idyn_text(result)), 1;

@@ -14,6 +14,7 @@ static const uint64_t SOUND = 0x6964796e31736f6cu;
 struct idyn_solver {
     uint64_t sound;
     int64_t nv, joints, na, most, size; /* most: contacts that the arrays have room for; size of the workspace [bytes] */
+    int64_t by_rows;                    /* contacts are given by rows: to the kernels the robot is one joint with all velocities */
     const LawRow *row;
     idyn_options options;
     Model model;
@@ -33,8 +34,8 @@ struct idyn_solver {
     double *kept_force, *kept_torque;
     /* this period: start, and values of inputs that were left out */
     uint8_t *basis;
-    double *last_force, *zeros;
-    int64_t *ground;
+    double *last_force, *zeros, *normal, *tangent;
+    int64_t *ground, *joint_one;
     char *arena;
 };
 
@@ -74,8 +75,9 @@ static void place(idyn_solver *s, Bump *b) {
     ARRAY2(s->method, basis, n, s->row ? s->row->width : ATTEMPTS);
     ARRAY2(s->soft, contacts, 0, 1), ARRAY2(s->soft, joints, 0, 1), ARRAY1(s->soft, q_index, 0);
     s->kept_key = take(b, 8 * n), s->kept_basis = take(b, ATTEMPTS * n), s->kept_force = take(b, 24 * n), s->kept_torque = take(b, 8 * na);
-    s->basis = take(b, ATTEMPTS * n), s->last_force = take(b, 24 * n), s->zeros = take(b, 8 * (3 * n > nv ? 3 * n : nv));
-    s->ground = take(b, 8 * n), s->arena = take(b, ARENA + 16 * (nv * nv + 9 * n * n + 6 * n * nv) * 8);
+    s->basis = take(b, ATTEMPTS * n), s->last_force = take(b, 24 * n), s->zeros = take(b, 8 * (3 * n + 6 * nv));
+    s->normal = take(b, 24 * n), s->tangent = take(b, 24 * n), s->ground = take(b, 8 * n), s->joint_one = take(b, 8 * n);
+    s->arena = take(b, ARENA + 16 * (nv * nv + 9 * n * n + 6 * n * nv) * 8);
 }
 
 /* Rows of the arrays for n contacts. */
@@ -90,18 +92,19 @@ static void resize(idyn_solver *s, int64_t n) {
     f->target_shape[0] = f->of_forces ? 3 * n : s->na;
     f->moment_shape[0] = f->flags_shape[0] = f->directional_shape[0] = f->mu_shape[0] = f->multipliers_shape[0] = n;
     s->method.basis_shape[0] = n;
+    g->rows_shape[0] = g->rows_dot_v_shape[0] = s->by_rows ? 3 * n : 0;
 }
 
 /* ---- preparation ---- */
 
 static int flaw_of_robot(const idyn_robot *r, int64_t contacts) {
     if (!r) return IDYN_NULL;
-    if (r->nv < 1 || r->nv > 1000 || r->joints < 2 || r->joints > r->nv + 1 || contacts < 0 || contacts > 1000) return IDYN_SIZES;
-    if (r->actuated < 0 || r->actuated > r->nv) return IDYN_SIZES;
-    if (!r->parent || !r->joint || (r->actuated && !r->motor)) return IDYN_NULL;
+    if (r->nv < 1 || r->nv > 1000 || contacts < 0 || contacts > 1000 || r->actuated < 0 || r->actuated > r->nv) return IDYN_SIZES;
+    if (r->joints != 0 && (r->joints < 2 || r->joints > r->nv + 1)) return IDYN_SIZES;
+    if ((r->joints && !(r->parent && r->joint)) || (r->actuated && !r->motor)) return IDYN_NULL;
     for (int64_t j = 1; j < r->joints; j++)
         if (r->parent[j] < 0 || r->parent[j] >= j) return IDYN_TREE;
-    for (int64_t k = 0; k < r->nv; k++)
+    for (int64_t k = 0; r->joints && k < r->nv; k++)
         if (r->joint[k] < (k ? r->joint[k - 1] : 1) || r->joint[k] >= r->joints) return IDYN_TREE;
     for (int64_t k = 0; k < r->actuated; k++) {
         if (r->motor[k] < (k ? r->motor[k - 1] + 1 : 0) || r->motor[k] >= r->nv) return IDYN_MOTORS;
@@ -118,7 +121,7 @@ static int sound_options(const idyn_options *o) {
 }
 
 static int64_t bytes_of(const idyn_robot *r, int64_t contacts) {
-    idyn_solver s = {.nv = r->nv, .joints = r->joints, .na = r->actuated, .most = contacts};
+    idyn_solver s = {.nv = r->nv, .joints = r->joints ? r->joints : 2, .na = r->actuated, .most = contacts};
     Bump b = {NULL, (sizeof s + 63) / 64 * 64};
     place(&s, &b);
     return b.used;
@@ -132,18 +135,19 @@ int64_t idyn_workspace(const idyn_robot *robot, int64_t contacts) {
 static void fill_model(idyn_solver *s, const idyn_robot *r) {
     Model *m = &s->model;
     int64_t unactuated = 0, actuated = 0;
-    memcpy(m->parents, r->parent, 8 * (size_t)r->joints), m->parents[0] = 0;
-    memcpy(m->dof_joint, r->joint, 8 * (size_t)r->nv);
+    for (int64_t j = 1; j < r->joints; j++) m->parents[j] = r->parent[j];
     for (int64_t k = 0; k < r->nv; k++) {
+        m->dof_joint[k] = s->by_rows ? 1 : r->joint[k];
         if (actuated < r->actuated && r->motor[actuated] == k) m->a[actuated++] = k;
         else m->u[unactuated++] = k;
-        for (int64_t j = 0; j < r->joints; j++) { /* does velocity k move joint j? */
+        for (int64_t j = 0; j < s->joints; j++) { /* does velocity k move joint j? */
             int64_t above = j;
-            while (above && above != r->joint[k]) above = r->parent[above];
+            while (above && above != m->dof_joint[k]) above = m->parents[above];
             m->support[j * r->nv + k] = above != 0;
         }
     }
     for (int64_t k = 0; k < r->actuated; k++) m->tau_max[k] = r->torque_limit ? r->torque_limit[k] : INFINITY;
+    for (int64_t i = 0; i < s->most; i++) s->joint_one[i] = 1, s->normal[3 * i + 2] = s->tangent[3 * i] = 1.0;
 }
 
 static void fill_settings(idyn_solver *s, double weight) {
@@ -168,7 +172,7 @@ static void connect(idyn_solver *s) {
     memcpy(s->directions, s->row->directions, sizeof s->directions), memcpy(s->kernels, s->row->kernels, sizeof s->kernels);
     s->conditions = s->law, s->conditions.tag = Law_TAG;
     s->given.model = &s->model, s->given.own_M_shape[0] = s->given.own_M_shape[1] = s->given.own_h_shape[0] = s->nv;
-    s->given.own_axes_shape[0] = s->nv, s->given.own_axes_shape[1] = 6;
+    s->given.own_axes_shape[0] = s->nv, s->given.own_axes_shape[1] = 6, s->given.rows_shape[1] = s->nv;
     s->dynamics.given = &s->given, s->problem.dynamics = &s->dynamics;
     s->problem.bound = s->dynamics.J, s->problem.bound_shape[1] = s->nv;
     s->finish.problem = s->method.problem = &s->problem, s->finish.law = &s->conditions, s->method.law = &s->law;
@@ -186,8 +190,8 @@ int idyn_prepare(void *memory, int64_t size, const idyn_robot *robot, const idyn
     if ((uintptr_t)memory % 64 || size < bytes_of(robot, contacts)) return IDYN_MEMORY;
     memset(memory, 0, (size_t)bytes_of(robot, contacts));
     idyn_solver *s = memory;
-    s->nv = robot->nv, s->joints = robot->joints, s->na = robot->actuated, s->most = contacts, s->options = *options;
-    s->row = &LAWS[options->law];
+    s->nv = robot->nv, s->joints = robot->joints ? robot->joints : 2, s->na = robot->actuated, s->most = contacts;
+    s->by_rows = !robot->joints, s->options = *options, s->row = &LAWS[options->law];
     Bump b = {memory, (sizeof *s + 63) / 64 * 64};
     place(s, &b);
     s->size = b.used;
@@ -217,15 +221,29 @@ static int all_finite(const double *x, int64_t count) {
     return sound;
 }
 
+/* A robot with joints takes axes and points, one without takes rows. */
+static int flaw_of_form(const idyn_solver *s, const idyn_input *in) {
+    int64_t n = in->contacts;
+    const int placed = in->axes || in->body || in->other || in->point || in->normal || in->tangent || in->radius;
+    if (s->by_rows ? placed : in->J || in->J_dot_v) return IDYN_FORM;
+    if (!s->by_rows) return !in->axes || (n && !(in->body && in->point && in->normal && in->tangent)) ? IDYN_NULL : 0;
+    if (n && !in->J) return IDYN_NULL;
+    if (n && !in->J_dot_v && s->options.drift) return IDYN_DRIFT;
+    return !all_finite(in->J, 3 * n * s->nv) || (in->J_dot_v && !all_finite(in->J_dot_v, 3 * n)) ? IDYN_ROWS : 0;
+}
+
 static int flaw_of_input(const idyn_solver *s, const idyn_input *in, const idyn_output *out) {
     if (!s || !in || !out) return IDYN_NULL;
     if (s->sound != SOUND) return IDYN_SOLVER;
     int64_t n = in->contacts;
     if (n < 0 || n > s->most) return IDYN_CONTACTS;
-    if (!in->v || !in->M || !in->h || !in->axes || (s->na && (!in->acceleration || !out->torque)) || !out->velocity) return IDYN_NULL;
-    if (n && !(in->body && in->point && in->normal && in->tangent && in->friction && out->impulse && out->force)) return IDYN_NULL;
+    if (!in->v || !in->M || !in->h || (s->na && (!in->acceleration || !out->torque)) || !out->velocity) return IDYN_NULL;
+    if (n && !(in->friction && out->impulse && out->force)) return IDYN_NULL;
+    int flaw = flaw_of_form(s, in);
+    if (flaw) return flaw;
     if (!all_finite(in->v, s->nv)) return IDYN_VELOCITY;
-    if (!all_finite(in->M, s->nv * s->nv) || !all_finite(in->h, s->nv) || !all_finite(in->axes, 6 * s->nv)) return IDYN_DYNAMICS;
+    if (!all_finite(in->M, s->nv * s->nv) || !all_finite(in->h, s->nv)) return IDYN_DYNAMICS;
+    if (in->axes && !all_finite(in->axes, 6 * s->nv)) return IDYN_DYNAMICS;
     if (in->applied && !all_finite(in->applied, s->nv)) return IDYN_APPLIED;
     if (!all_finite(in->acceleration, s->na)) return IDYN_DEMAND;
     for (int64_t k = 0; in->preferred && k < 3 * n; k++)
@@ -248,8 +266,9 @@ static void put_state(Block *b, const idyn_solver *s, const idyn_input *in) { /*
 }
 static void put_contacts(Block *b, const idyn_solver *s, const idyn_input *in) {
     int64_t n = in->contacts;
-    put1(b, in->body, n), put1(b, in->other ? in->other : s->ground, n);
-    put2(b, in->point, n, 3), put2(b, in->normal, n, 3), put2(b, in->tangent, n, 3);
+    put1(b, in->body ? in->body : s->joint_one, n), put1(b, in->other ? in->other : s->ground, n);
+    put2(b, in->point ? in->point : s->zeros, n, 3);
+    put2(b, in->normal ? in->normal : s->normal, n, 3), put2(b, in->tangent ? in->tangent : s->tangent, n, 3);
     put1(b, in->friction, n), put1(b, in->gap ? in->gap : s->zeros, n), put1(b, in->radius ? in->radius : s->zeros, n);
 }
 static void put_out(Block *b, const idyn_solver *s, int64_t n, const idyn_output *out) {
@@ -337,7 +356,8 @@ static int solve(idyn_solver *s, const idyn_input *in, idyn_output *out) {
 
 /* Point the problem to the caller's terms for one call. */
 static void borrow(idyn_solver *s, const idyn_input *in) {
-    s->given.own_M = (double *)in->M, s->given.own_h = (double *)in->h, s->given.own_axes = (double *)in->axes;
+    s->given.own_M = (double *)in->M, s->given.own_h = (double *)in->h, s->given.own_axes = in->axes ? (double *)in->axes : s->zeros;
+    s->given.rows = (double *)in->J, s->given.rows_dot_v = in->J_dot_v ? (double *)in->J_dot_v : s->zeros;
     resize(s, in->contacts);
     idyn_arena_begin(s->arena, s->size - (s->arena - (char *)s));
 }
@@ -395,8 +415,10 @@ const char *idyn_text(int result) {
         "tangent: expected unit vectors at right angles to the normals", "friction: expected >= 0, INFINITY for no limit",
         "gap: expected finite numbers", "body, other: expected two different joints", "radius: expected finite numbers >= 0",
         "key: expected different ones", "the library needs a processor with AVX2 and FMA", "a kernel failed: out of memory",
-        "impulse, velocity, torque: expected finite numbers",
+        "impulse, velocity, torque: expected finite numbers", "J, J_dot_v: expected finite numbers",
+        "J_dot_v: expected with J; without it, options.drift must be 0",
+        "J, axes: a robot with joints takes axes, body, point, normal, tangent; one without takes J, J_dot_v and none of these",
     };
     if (result >= 0 && result < 4) return TEXTS[result];
-    return result < 0 && result >= IDYN_SOLUTION ? FLAWS[-1 - result] : "unknown result";
+    return result < 0 && result >= IDYN_FORM ? FLAWS[-1 - result] : "unknown result";
 }
