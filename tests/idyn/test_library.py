@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fast import every
+from fast import every, full
 
 from idyn import LAWS, KernelError, load_robot
 from idyn.contact.contacts import fill_centres
@@ -245,6 +245,61 @@ def test_python_gives_the_same_bits_and_nothing_is_compiled(law):
 def test_numba_gives_the_same_bits(law):
     pytest.importorskip("numba")
     assert answers(law, "")[:-1] == answers(law, "numba")[:-1]
+
+
+COPIED = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from idyn.solvers.linalg import copy
+from numba.core.caching import IndexDataCacheFile
+
+folder, name = Path(sys.argv[1]), sys.argv[2]
+write_index, write_data = IndexDataCacheFile._save_index, IndexDataCacheFile._save_data
+
+def wait(step):
+    until = time.monotonic() + 2.0
+    while not (folder / step).exists() and time.monotonic() < until:
+        time.sleep(0.01)
+
+def save_index(self, *given):
+    (folder / f"{name} has read").touch()
+    wait("flags has read" if name == "reals" else "reals has read")
+    if name == "reals":
+        wait("index of flags")
+    write_index(self, *given)
+    (folder / f"index of {name}").touch()
+
+def save_data(self, *given):
+    if name == "flags":
+        wait("reals are written")
+    write_data(self, *given)
+    (folder / f"{name} are written").touch()
+
+if name != "both":
+    IndexDataCacheFile._save_index, IndexDataCacheFile._save_data = save_index, save_data
+for kind in {"reals": [float], "flags": [bool], "both": [float, bool]}[name]:
+    source = np.arange(3).astype(kind)
+    target = np.zeros_like(source)
+    copy(source, target)
+    print(target)
+"""
+
+
+@full
+def test_numbas_cache_may_be_written_by_two_processes_at_once(tmp_path):
+    """Each compiles a kernel for other types; numba alone would give both the same file, whose code a third process calls."""
+    pytest.importorskip("numba")
+    environment = os.environ | {"IDYN_KERNELS": "numba", "XDG_CACHE_HOME": str(tmp_path)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+
+    def start(name):
+        command = [sys.executable, "-c", COPIED, str(tmp_path), name]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+
+    writers = [start("reals"), start("flags")]
+    assert [each.communicate()[0] for each in writers] == ["[0. 1. 2.]\n", "[False  True  True]\n"]
+    assert start("both").communicate()[0] == "[0. 1. 2.]\n[False  True  True]\n"
 
 
 def test_an_unknown_mode_is_refused():

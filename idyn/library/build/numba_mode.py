@@ -1,7 +1,9 @@
 """Kernels in numba: the types of records and arrays, and the functions that kernels call by name."""
 
+import fcntl
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("NUMBA_CACHE_LOCATOR_CLASSES", "idyn.library.build.locator.Locator")
@@ -11,6 +13,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
+from numba.core.caching import FunctionCache
 from numba.core.imputils import impl_ret_new_ref
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
@@ -70,11 +73,27 @@ BUILDING: list[Any] = []
 """Set by the build before kernels are defined: it keeps no cache and compiles no variants for literal arguments."""
 
 
-def compiled(function: Callable[..., Any], **options: Any) -> Any:
-    """Return a kernel that numba compiles when it is first called, or takes from its cache (with `cache=True`)."""
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """numba's cache of a kernel, which several processes may write.
+
+    numba reads the index, takes the next free number for the file, writes the index, then the file. Two processes that do so at
+    once take the same number for different argument types, and later ones call machine code of other types.
+    """
+
+    def save_overload(self, types: Any, result: Any) -> None:
+        self._impl.locator.ensure_cache_path()
+        with (Path(self.cache_path) / "lock").open("w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            super().save_overload(types, result)
+
+
+def compiled(function: Callable[..., Any], cache: bool = False, **options: Any) -> Any:
+    """Return a kernel that numba compiles when it is first called, or takes from its cache (with `cache`)."""
+    kernel = numba.njit(**options)(function)
     if not BUILDING:
-        return numba.njit(**options)(function)
-    kernel = numba.njit(**options | {"cache": False})(function)
+        if cache:
+            kernel._cache = _Cache(function)
+        return kernel
     template, plain = kernel.get_call_template, numba.types.unliteral
 
     def of_numbers(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
