@@ -207,7 +207,7 @@ class Convex(Law):
         self.name = family + ("-one-stage" if one_stage else "-infinite" if infinite_friction else "")
         self.conditions = Conditions.CONVEX if energy == "kinetic" else Conditions.CONE
         self._kinetic = energy == "kinetic"
-        self.releases = not self._kinetic
+        self.releases, self.holds_still = not self._kinetic, not (self._kinetic or one_stage)
         self.directions = polygon(edges, circumscribed)
         self._regularisation = ONE_STAGE if one_stage else 0.0
         self.one_stage = one_stage

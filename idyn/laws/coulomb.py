@@ -100,7 +100,7 @@ class Coulomb(Law):
 
     name = "coulomb"
     conditions = Conditions.COULOMB
-    sticks = True
+    sticks = holds_still = True
 
     def __init__(self, edges: int = 4, circumscribed: bool = False, max_pivots: int = 5000) -> None:
         self.directions = polygon(edges, circumscribed)

@@ -23,6 +23,7 @@ class Enumeration(Coulomb):
 
     name = "enumeration"
     basis_type: np.dtype = np.dtype(np.float64)
+    holds_still = False  # the basic solution nearest to the last one is not the selection's
 
     def __init__(self) -> None:
         super().__init__(EDGES)

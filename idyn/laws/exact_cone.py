@@ -50,7 +50,7 @@ class ExactCone(Law):
 
     name = "exact-cone"
     conditions = Conditions.EXACT_CONE
-    sticks = round_cones = True
+    sticks = holds_still = round_cones = True
     directions = polygon(8)  # used by the selection for sticking contacts
 
     def __init__(self) -> None:

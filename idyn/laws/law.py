@@ -138,6 +138,9 @@ class Law:
     predicts: bool = True  # whether it predicts contact forces; False: there are none, or they are measured
     # whether contacts open, stick without creep, or slide: `derivatives` and the contact modes of tasks follow from that
     sticks: bool = False
+    # whether impulses inside the cones under which no contact moves or opens are a solution: the law neither brakes nor creeps,
+    # and leaves the choice among such impulses to the selection
+    holds_still: bool = False
     releases: bool = True  # whether separating contacts of unlimited friction carry no impulse
     # whether friction cones are round; `directions` are those of an inscribed polygon, for the selection
     round_cones: bool = False

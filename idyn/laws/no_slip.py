@@ -126,7 +126,7 @@ class NoSlip(Law):
 
     name = "no-slip"
     conditions = Conditions.NO_SLIP
-    sticks = True
+    sticks = holds_still = True
     unlimited_friction = True
     basis_width = 1
     rungs = (Rung("warm", Start.BASIS, 0, cold="cold"), Rung("all rows", Start.COLD, 1), Rung("dual active set", Start.COLD, 2))

@@ -19,7 +19,7 @@ from idyn.selection.few import choose_among_few
 from idyn.selection.many import choose_thoroughly
 from idyn.solvers.linalg import copy, fill
 from idyn.terms.inputs import Arrays
-from idyn.terms.reduction import recover, reduce_problem
+from idyn.terms.reduction import free_motion, recover, reduce_problem
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
 
@@ -223,6 +223,23 @@ def choose_for_kernel(f: Finish, demand: Arrays, out: Arrays) -> tuple[int, int]
     """Run `choose_kept` from Python. demand: tuple of one array, the original demand (na)"""
     (asked,) = demand
     return choose_kept(f, asked, out)
+
+
+@entry(Finish.TYPE, Borrowed(VECTOR, VECTOR), OUT)
+def verify(f: Finish, claimed: Arrays, out: Arrays) -> bool:
+    """Fill `out` with the motion and torques for contact forces that no solver has found. Return whether they are certified as
+    the law's solution for the demand, within the limits of torques and forces. Open chains only.
+
+    claimed: (demand (na), forces in rows S, T, N (3n)). Multipliers of a convex law are 0: nothing penetrates.
+    """
+    (asked, force), given = claimed, f.problem.dynamics.given
+    p, none = stack_array(len(force)), stack_array(len(given.mu))
+    for row in range(len(p)):
+        p[row] = given.dt * force[row]
+    fill(none, 0.0)
+    free_motion(f.problem, asked)
+    certified = _certified(f, p, (none, 0.0), Demanded(asked, asked, 0.0), out)
+    return certified and f.figures[BEYOND_TORQUE] <= 0.0 and f.figures[BEYOND_FORCE] <= 0.0
 
 
 @entry(Finish.TYPE, DEMAND, OUT)

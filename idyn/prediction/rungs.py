@@ -18,6 +18,7 @@ from idyn.prediction.finish import (
     choose_for_kernel,
     finish_solution,
     keep_forces,
+    verify,
 )
 from idyn.prediction.request import Request, last_basis
 from idyn.prediction.solve import INFEASIBLE, MALFORMED, Method, workspace_for
@@ -88,6 +89,19 @@ def first_answer(request: Request) -> Answer | None:
         return None, Status.RAY
     met = Demand(q_ddot=method.problem.q_ddot.copy(), change=float(method.figures[CHANGE]))
     return _solve_in_python(request, method, met, STATUSES[status])
+
+
+def verified(request: Request, force: Array, null_dim: int) -> Prediction | None:
+    """Return the prediction with these contact forces in rows S, T, N (3n), if they are certified for the demand and within the
+    limits. The dynamics are those that the workspace holds. The next tick may start from the basis of the last one.
+
+    null_dim: dimension of the choice among equivalent forces
+    """
+    method, out = method_of(request), _outputs(request)
+    if not verify(method.finish.fields, (request.q_ddot, force), out):
+        return None
+    basis = last_basis(request) if method.resumes else None
+    return _prediction(request, method, out, method.empty if basis is None else basis, "verified", 0, null_dim, COMPLETE)
 
 
 def solve(request: Request, demand: Demand) -> Answer:

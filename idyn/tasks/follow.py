@@ -12,7 +12,7 @@ import numpy as np
 
 from idyn.contact.ground import allowance
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import INDICES, MATRIX, VECTOR, Borrowed, Output
+from idyn.library.kinds import FLAG, INDICES, MATRIX, REAL, VECTOR, Borrowed, Output, several
 from idyn.solvers.linalg import dot
 from idyn.solvers.rows import lexicographic, reduce_rows, unreflect
 from idyn.terms.stages import Dynamics
@@ -28,23 +28,55 @@ CONTACT = Borrowed(INDICES, MATRIX)
 ROWS = Borrowed(MATRIX, VECTOR, VECTOR, INDICES)
 
 
-@entry(Dynamics.TYPE, CONTACT, ROWS, Borrowed(VECTOR, VECTOR), Output(VECTOR, VECTOR))
-def fill_motion(
-    d: Dynamics, contact: tuple[Array, Array], tasks: tuple[Array, ...], bounds: tuple[Array, Array], out: tuple[Array, Array]
-) -> bool:
-    """Fill v̇ (nv), the motion nearest to the tasks, and q̈ (na). Return whether q̈ is within the bounds.
+@entry(
+    Dynamics.TYPE,
+    *(CONTACT, ROWS, ROWS),
+    *(Borrowed(VECTOR, VECTOR, MATRIX), several(REAL, 2), FLAG),
+    Output(VECTOR, VECTOR),
+)
+def follow(
+    d: Dynamics,
+    contact: tuple[Array, Array],
+    tasks: tuple[Array, ...],
+    pushes: tuple[Array, ...],
+    limits: tuple[Array, ...],
+    bounds: tuple[float, float],
+    unlimited: bool,
+    out: tuple[Array, Array],
+) -> tuple[bool, int]:
+    """Fill v̇ (nv), the motion nearest to the tasks, and f (3n), the forces nearest to the contact tasks. Return whether both
+    are within the limits, and the dimension of the choice of f; −1 if v̇ is beyond its limits. An empty array f is not filled.
 
     contact: (kind of each mode (n), friction per normal force of contacts that slide (n, 2))
     tasks: (A (r, nv), asked − drift (r), square roots of the weights (r), end of the rows of each level (levels))
-    bounds: (least, largest accelerations of the joints), each (na)
+    pushes: the contact tasks in the same form, A (r, 3n)
+    limits: (least, largest accelerations of the joints, each (na); corners of the friction polygon (k, 2))
+    bounds: (margin of friction, least normal force), see `TaskLimits`; unlimited: whether every μ > 0 counts as ∞
     """
-    g, (A, wanted, roots, ends), (lower, upper), (motion, joints) = d.given, tasks, bounds, out
+    (lower, upper, corners), (motion, force), g = limits, out, d.given
+    unreached = stack_array((len(g.model.u), len(g.model.u)))
+    missing = _unreached(d, contact, unreached)
+    _fill_motion(d, contact, (unreached, missing), tasks, motion)
+    for k in range(len(lower)):
+        if not lower[k] <= motion[g.model.a[k]] <= upper[k]:
+            return False, -1
+    choice = _columns(d, contact[0]) - len(d.G) - (len(g.model.u) - missing)
+    if len(force) == 0:
+        return True, choice
+    _fill_forces(d, contact, pushes, motion, force)
+    return keeps_limits((force, lower[:0], contact[0]), (corners, g.mu, upper[:0]), 1.0, bounds, unlimited), choice
+
+
+@compiled
+def _fill_motion(
+    d: Dynamics, contact: tuple[Array, Array], span: tuple[Array, int], tasks: tuple[Array, ...], motion: Array
+) -> None:
+    """Fill v̇ (nv). span: (directions that no force reaches, as rows; their number); the others are those of `follow`"""
+    g, (A, wanted, roots, ends), (unreached, missing) = d.given, tasks, span
     (n, nv), u, a = (len(contact[0]), len(g.v)), g.model.u, g.model.a
     held = len(d.G)
     for i in range(n):
         held += 0 if contact[0][i] == OPEN else 3 if _sticks(d, contact[0], i) else 1
-    unreached = stack_array((len(u), len(u)))
-    missing = _unreached(d, contact, unreached)
     first, count = held + missing, held + missing + len(A) + len(a)
     rows, b = np.zeros((nv, count)), np.empty(count)
     _held_rows(d, contact[0], rows, b)
@@ -68,22 +100,12 @@ def fill_motion(
     for k in range(len(ends)):
         levels[k + 1] = first + ends[k]
     lexicographic(rows, b, levels, motion, np.empty((nv, nv)))
-    within = True
-    for k in range(len(a)):
-        joints[k] = motion[a[k]]
-        within = within and lower[k] <= joints[k] <= upper[k]
-    return within
 
 
-@entry(Dynamics.TYPE, CONTACT, ROWS, Borrowed(VECTOR), Output(VECTOR))
-def fill_forces(
-    d: Dynamics, contact: tuple[Array, Array], tasks: tuple[Array, ...], motion: tuple[Array], out: tuple[Array]
-) -> None:
-    """Fill the contact forces f of a motion v̇ that are nearest to the contact tasks, of least norm, in rows S, T, N (3n).
-
-    tasks: (A (r, 3n), asked (r), roots (r), ends (levels)); motion: tuple of v̇ (nv)
-    """
-    g, (A, wanted, roots, ends), (acceleration,), (force,) = d.given, tasks, motion, out
+@compiled
+def _fill_forces(d: Dynamics, contact: tuple[Array, Array], tasks: tuple[Array, ...], motion: Array, force: Array) -> None:
+    """Fill the contact forces f of a motion v̇ that are nearest to the contact tasks, of least norm (3n)."""
+    g, (A, wanted, roots, ends) = d.given, tasks
     u, count, rho = g.model.u, _columns(d, contact[0]), g.rho if len(g.model.u) > 0 else 0.0
     # unknowns ζ: J_uᵀ B ζ + G_uᵀ λ = (M_u v̇ + h_u + ρ J_uᵀ f⁻)/(1 + ρ), then the tasks
     nu = len(u)
@@ -91,7 +113,7 @@ def fill_forces(
     _pushes(d, contact, pushes)
     last = _last_push(d)
     for i in range(nu):
-        b[i] = (dot(g.M[u[i]], acceleration) + g.h[u[i]] + last[i]) / (1.0 + rho)
+        b[i] = (dot(g.M[u[i]], motion) + g.h[u[i]] + last[i]) / (1.0 + rho)
         for c in range(count):
             rows[c, i] = pushes[i, c]
     columns = np.zeros((count, len(force)))
@@ -110,6 +132,31 @@ def fill_forces(
         force[row] = 0.0
         for c in range(count):
             force[row] += columns[c, row] * unknown[c]
+
+
+@compiled
+def keeps_limits(
+    answer: tuple[Array, ...], limits: tuple[Array, ...], dt: float, bounds: tuple[float, float], unlimited: bool
+) -> bool:
+    """Return whether forces p/dt and torques are within the limits.
+
+    answer: (p, τ, kinds of the modes); bounds: (margin, least); the other arguments are those of `fill_modes`
+    """
+    (p, tau, kinds), (corners, mu, most), (margin, least) = answer, limits, bounds
+    for k in range(len(tau)):
+        if not abs(tau[k]) <= most[k]:
+            return False
+    for i in range(len(kinds)):
+        s, t, normal = p[3 * i] / dt, p[3 * i + 1] / dt, p[3 * i + 2] / dt
+        if kinds[i] != OPEN and normal < least:
+            return False
+        if kinds[i] == STICK and mu[i] < np.inf and not (unlimited and mu[i] > 0.0):
+            for c in range(len(corners)):
+                e, f = corners[c], corners[(c + 1) % len(corners)]
+                x, y = e[0] + f[0], e[1] + f[1]
+                if x * s + y * t > mu[i] * (1.0 - margin) * (x * e[0] + y * e[1]) * normal + 1e-9:
+                    return False
+    return True
 
 
 @compiled

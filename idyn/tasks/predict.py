@@ -1,28 +1,31 @@
 """`predict_tasks`: joint torques and contact forces that realise tasks, under a contact law; checks of the prediction."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from idyn.contact.ground import in_world
 from idyn.errors import InputError
 from idyn.laws import law_of
 from idyn.laws.law import SLIPS, Law
-from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.kernels import entry, stack_array
 from idyn.library.kinds import FLAG, INDICES, MATRIX, REAL, VECTOR, Borrowed, Output
 from idyn.model.robot import Robot
 from idyn.options import Options, Unadvised
 from idyn.prediction.predict import DEFAULT, predict
+from idyn.prediction.request import Request
+from idyn.prediction.rungs import verified
 from idyn.prediction.solve import workspace_for
 from idyn.solvers.linalg import backward, cholesky, dot, forward
-from idyn.tasks.follow import OPEN, SLIDE, STICK
+from idyn.tasks.follow import OPEN, SLIDE, STICK, keeps_limits
 from idyn.tasks.modes import corners_of
 from idyn.tasks.outcomes import TaskPrediction
 from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem, outcomes_of, predicted_value, slides
 from idyn.tasks.stack import MODES, TaskStack
-from idyn.terms.dynamics import checked, evaluate, fill_dynamics
+from idyn.terms.dynamics import NOTHING, checked, evaluate, fill_dynamics
 from idyn.terms.inputs import LARGEST_FORCE
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Selection, State
@@ -82,32 +85,7 @@ def fill_modes(
             kinds[i] = OPEN
         else:
             kinds[i] = SLIDE if meant[i] == SLIDE or (slips and meant[i] == STICK and g.mu[i] > 0.0) else STICK
-    return _keeps_limits((p, tau, meant), limits, g.dt, (margin, least), unlimited)
-
-
-@compiled
-def _keeps_limits(
-    answer: tuple[Array, ...], limits: tuple[Array, ...], dt: float, bounds: tuple[float, float], unlimited: bool
-) -> bool:
-    """Return whether forces p/dt and torques are within the limits.
-
-    answer: (p, τ, kinds of the modes); bounds: (margin, least); the other arguments are those of `fill_modes`
-    """
-    (p, tau, kinds), (corners, mu, most), (margin, least) = answer, limits, bounds
-    for k in range(len(tau)):
-        if not abs(tau[k]) <= most[k]:
-            return False
-    for i in range(len(kinds)):
-        s, t, normal = p[3 * i] / dt, p[3 * i + 1] / dt, p[3 * i + 2] / dt
-        if kinds[i] != OPEN and normal < least:
-            return False
-        if kinds[i] == STICK and mu[i] < np.inf and not (unlimited and mu[i] > 0.0):
-            for c in range(len(corners)):
-                e, f = corners[c], corners[(c + 1) % len(corners)]
-                x, y = e[0] + f[0], e[1] + f[1]
-                if x * s + y * t > mu[i] * (1.0 - margin) * (x * e[0] + y * e[1]) * normal + 1e-9:
-                    return False
-    return True
+    return keeps_limits((p, tau, meant), limits, g.dt, (margin, least), unlimited)
 
 
 MOST_PASSES = 3
@@ -140,7 +118,8 @@ def predict_tasks(
 
     1. equations of the tasks; modes of the contacts                             `idyn.tasks.problem`, `.stack`
     2. motion nearest to the tasks, among those that the modes permit            `idyn.tasks.follow`
-    3. `predict` with its joint accelerations, and its forces as preferred ones  `idyn.prediction.predict`
+    3. forces of this motion, if the certificate accepts them as the law's       `idyn.prediction.rungs`
+       else `predict` with its joint accelerations, and its forces as preferred ones  `idyn.prediction.predict`
     4. where a limit binds or the predicted modes differ: the motion and forces nearest to the tasks within the limits, for the
        predicted modes, and step 3 again; the pass with the smallest errors is used  `idyn.tasks.levels`
     5. outcome of each task                                                      `idyn.tasks.problem`
@@ -165,10 +144,8 @@ def predict_tasks(
         if not fill_dynamics(robot, dynamics, kinematics, contacts, applied, last):
             raise AssertionError("compiled code rejected checked data")
     problem = TaskProblem(robot, kinematics, contacts, stack, law, dynamics)
-    solve = partial(
-        predict, robot, kinematics, contacts, law=law, dt=dt, options=_feasible(options), guess=guess, applied=applied
-    )
-    candidates, passes = _candidates(problem, stack.kinds_of(contacts, ground.touching), solve)
+    request = Request(robot, kinematics, contacts, NOTHING, law, dt, _feasible(options), guess, applied, None)
+    candidates, passes = _candidates(problem, stack.kinds_of(contacts, ground.touching), request)
     solution, answer, predicted = candidates[0] if len(candidates) == 1 else _best(problem, candidates)
     before = State(q=kinematics.q.copy(), v=kinematics.v.copy())
 
@@ -192,32 +169,43 @@ def predict_tasks(
     )
 
 
-def _candidates(problem: TaskProblem, intended: Array, solve: Callable[..., Prediction]) -> tuple[list[Pass], int]:
+def _candidates(problem: TaskProblem, intended: Array, request: Request) -> tuple[list[Pass], int]:
     """Return the passes to choose from, and how many predictions were made: one, if no limit binds and the prediction has the
-    intended contact modes; else one for each combination of modes that was tried."""
-    robot, tree = problem.robot, problem.robot.tree
+    intended contact modes; else one for each combination of modes that was tried. request: without a demand"""
     kinds, directions = intended, np.zeros((len(intended), 2))
     if slides(kinds):
-        directions = problem.sliding(np.zeros(robot.nv))
+        directions = problem.sliding(np.zeros(problem.robot.nv))
     made = 0
     candidates: list[Pass] = []
     quick = problem.follow(kinds, directions)
-    if quick is not None:
-        made, answer = 1, solve(quick.motion[tree.a], preferred=_in_world(problem.contacts, quick.force))
+    if quick is not None and quick.within:
+        made, answer = 1, _answer_to(problem, quick, request, verifies=problem.law.holds_still)
         predicted, turned, within = _modes_of(problem, answer, intended)
         if within and answer.status.ok and _same(kinds, quick.directions, predicted, turned):
             return [Pass(quick, answer, predicted)], made
     seen: list[bytes] = []
-    while len(candidates) < 1 or made < MOST_PASSES:
+    while len(candidates) < MOST_PASSES - (quick is not None):
         seen.append(kinds.tobytes())
         solution = problem.resolve(kinds, directions)
-        made, answer = made + 1, solve(solution.motion[tree.a], preferred=_in_world(problem.contacts, solution.force))
+        made, answer = made + 1, _answer_to(problem, solution, request)
         predicted, turned, _ = _modes_of(problem, answer, intended)
         candidates.append(Pass(solution, answer, predicted))
         if predicted.tobytes() in seen and _same(predicted, solution.directions, predicted, turned):
             break
         kinds, directions = predicted, turned
     return candidates, made
+
+
+def _answer_to(problem: TaskProblem, solution: Solution, request: Request, *, verifies: bool = False) -> Prediction:
+    """Return the prediction for a solution. verifies: whether the forces are used if they are certified as they are"""
+    q_ddot, force, r = solution.motion[problem.robot.tree.a], solution.force, request
+    if verifies and force is not None:
+        answer = verified(msgspec.structs.replace(r, q_ddot=q_ddot), force, solution.choice)
+        if answer is not None:
+            return answer
+        force = force if problem.pushes else None
+    given: dict[str, Any] = {"law": r.law, "dt": r.dt, "options": r.options, "guess": r.guess, "applied": r.applied}
+    return predict(r.robot, r.state, r.contacts, q_ddot, preferred=_in_world(r.contacts, force), **given)
 
 
 def _same(kinds: Array, directions: Array, other: Array, turned: Array) -> bool:

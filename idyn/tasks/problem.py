@@ -14,12 +14,12 @@ import numpy as np
 
 from idyn.laws.law import SLIPS, Law
 from idyn.model.robot import Robot
-from idyn.tasks.follow import OPEN, SLIDE, fill_forces, fill_motion
+from idyn.tasks.follow import OPEN, SLIDE, follow
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.frames import TaskKinematics
 from idyn.tasks.held import HeldMotion, Program, held_motion, program_of
 from idyn.tasks.levels import resolve, solved
-from idyn.tasks.modes import ModeRows, distance_bounds, joint_bounds, mode_rows, names_of, opposing
+from idyn.tasks.modes import ModeRows, corners_of, distance_bounds, joint_bounds, mode_rows, names_of, opposing
 from idyn.tasks.motion import MotionTask, Rows, fill_roots
 from idyn.tasks.outcomes import MET, TaskOutcome, near
 from idyn.tasks.stack import TaskStack
@@ -51,6 +51,9 @@ class Solution(NamedTuple):
     # limits (`idyn.tasks.modes`) that prevent a smaller error of a level (levels, k); None: no limit binds
     active: Array | None = None
     relaxed: tuple[str, ...] = ()  # names of limits that were widened
+    # of `TaskProblem.follow`: whether the forces are within their limits, and the dimension of their choice
+    within: bool = True
+    choice: int = 0
 
 
 class RowStack:
@@ -93,30 +96,33 @@ class TaskProblem:
             fill_roots(task.weight, rows.roots)
             self.asked.append(Asked(task, rows, of_force))
         self.levels = list(dict.fromkeys([task.level for task, _, _ in counts]))
-        self._motion, self._forces, self._pushes = motion.arrays(self.levels), forces.arrays(self.levels), pushes > 0
+        self._motion, self._forces, self.pushes = motion.arrays(self.levels), forces.arrays(self.levels), pushes > 0
         self.joint_bounds = joint_bounds(robot, robot.joint_angles(state.q), state.v[robot.tree.a], d.given.dt, stack.limits)
         self.apart = distance_bounds(robot, state, d.given.dt, stack.limits)
 
     def follow(self, kinds: Array, directions: Array) -> Solution | None:
-        """Return the solution if no limit of the motion binds and all contact tasks are met, else None."""
-        fields, out = self.dynamics.fields, (np.empty(self.robot.nv), np.empty(self.robot.na))
+        """Return the solution if no limit of the motion binds and all contact tasks are met, else None. Its forces are None
+        unless a contact task or a law that `holds_still` needs them."""
+        fields, limits, law = self.dynamics.fields, self.stack.limits, self.law
+        needed = self.pushes or (law.holds_still and not self.robot.closures.keys)
+        motion, force = out = np.empty(self.robot.nv), np.empty(3 * len(kinds) if needed else 0)
+        bounds, unlimited = (limits.friction_margin, limits.normal_force), law.unlimited_friction
+        if not law.holds_still:  # it may have other forces
+            bounds, unlimited = (0.0, -np.inf), True
+        given = (*self.joint_bounds, corners_of(law)), bounds, unlimited
         friction = self._friction(kinds, directions)
-        within = fill_motion(fields, (kinds, friction), self._motion, self.joint_bounds, out)
-        motion = out[0]
+        within, choice = follow(fields, (kinds, friction), self._motion, self._forces, *given, out)
         if slides(kinds):
             directions = self.sliding(motion)
             friction = self._friction(kinds, directions)
-            within = fill_motion(fields, (kinds, friction), self._motion, self.joint_bounds, out)
-        if not (within and self.apart.keep(motion)):
+            within, choice = follow(fields, (kinds, friction), self._motion, self._forces, *given, out)
+        if choice < 0 or not self.apart.keep(motion):
             return None
-        if not self._pushes:
-            return Solution(kinds, directions, motion, None)
-        A, wanted, _, _ = self._forces
-        force = np.empty(A.shape[1])
-        fill_forces(fields, (kinds, friction), self._forces, (motion,), (force,))
-        if np.abs(A @ force - wanted).max() > MET * max(1.0, float(np.abs(wanted).max())):
-            return None
-        return Solution(kinds, directions, motion, force)
+        if self.pushes:
+            A, wanted, _, _ = self._forces
+            if np.abs(A @ force - wanted).max() > MET * max(1.0, float(np.abs(wanted).max())):
+                return None
+        return Solution(kinds, directions, motion, force if needed else None, within=within, choice=choice)
 
     def resolve(self, kinds: Array, directions: Array) -> Solution:
         """Return the solution within the limits."""

@@ -10,7 +10,7 @@ from fast import every, fast, first_is_fast, full
 from scenes import near_stance
 
 from controllers.robot.load import load_robot
-from idyn import Flat, Ground, InputError, Options, State, contacts_from_geometry
+from idyn import Flat, Ground, InputError, Options, State, Status, contacts_from_geometry, predict
 from idyn.tasks import (
     AngularMomentumTask,
     CenterOfPressureTask,
@@ -314,6 +314,47 @@ def test_limits_that_no_motion_meets_are_named_and_laws_without_contact_forces_r
         solve(robot, state, contacts, [ComTask()], law="contact-free")
 
 
+# -- verification ------------------------------------------------------------------------------------------------------
+
+
+@every("law", ["coulomb", "exact-cone", "no-slip", "cone", "convex", "sap"])
+def test_forces_of_the_tasks_are_verified_where_the_law_would_find_the_same(law):
+    """Against `predict` for the same demand. Laws that brake or creep are solved."""
+    robot, state, contacts, _ = near_stance("go2", speed=0.02)
+    tasks = [base_task(robot, state, (0.004, 0.002, -0.002)), PostureTask(angles=robot.joint_angles(state.q), level=1)]
+    options, guess = Options(consistency="project"), None
+    for _ in range(3):
+        answer = predict_tasks(robot, state, contacts, TaskStack(tasks=tasks), law=law, dt=DT, guess=guess)
+        mine = answer.prediction
+        solved = predict(robot, state, contacts, answer.q_ddot, law=law, dt=DT, options=options, guess=guess)
+        assert mine.status is solved.status is Status.SOLVED
+        assert (mine.rung == "verified") == (law not in ("convex", "sap"))
+        assert mine.residuals.worst <= 1e-8
+        assert mine.null_dim == solved.null_dim
+        np.testing.assert_allclose(mine.tau, solved.tau, rtol=0.0, atol=1e-6)
+        np.testing.assert_allclose(mine.force, solved.force, rtol=0.0, atol=1e-6)
+        guess = mine.guess
+
+
+def test_a_verified_tick_keeps_the_basis_of_the_last_solved_one():
+    robot, state, contacts, _ = near_stance("go2")
+    solved = predict(robot, state, contacts, np.zeros(robot.na), law="coulomb", dt=DT, options=Options(consistency="project"))
+    stack = TaskStack(tasks=[base_task(robot, state)])
+    answer = predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT, guess=solved.guess).prediction
+    assert answer.rung == "verified"
+    again = predict(robot, state, contacts, np.zeros(robot.na), law="coulomb", dt=DT, guess=answer.guess)
+    assert (solved.rung, again.rung) == ("cold", "warm")
+
+
+def test_forces_under_which_a_contact_closes_that_shall_open_are_refused():
+    robot, state, contacts, _ = near_stance("go2")
+    tasks = [base_task(robot, state), FrameTask(frame="FL_foot", acceleration=[0.0, 0.0, -5.0, 0.0, 0.0, 0.0], stiffness=0.0)]
+    answer = solve(robot, state, contacts, tasks, modes={"FL_foot": "open"})
+    assert answer.prediction.status.ok
+    assert answer.prediction.rung != "verified"
+    assert answer.prediction.normal_force[contacts.keys.index("FL_foot")] > 0.0
+
+
 # -- inputs ------------------------------------------------------------------------------------------------------------
 
 
@@ -327,7 +368,10 @@ def test_limits_that_no_motion_meets_are_named_and_laws_without_contact_forces_r
         ("mask", [FrameTask(frame="root_joint", mask=[False] * 6)], {}),
         ("stiffness", [FrameTask(frame="root_joint", stiffness=-1.0)], {}),
         ("joints", [PostureTask(joints=["knee"])], {}),
+        ("velocity", [FrameTask(frame="root_joint", velocity=np.zeros(3))], {}),
+        ("acceleration", [FrameTask(frame="root_joint", acceleration=["up"])], {}),
         ("angles", [PostureTask(angles=[0.0])], {}),
+        ("velocity", [PostureTask(velocity=np.full(12, np.inf))], {}),
         ("inertia", [AngularMomentumTask(inertia=0.0)], {}),
         ("contacts", [ForceTask(contacts="nose", normal=1.0)], {}),
         ("normal", [ForceTask(contacts="FL_foot")], {}),
