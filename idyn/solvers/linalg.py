@@ -363,7 +363,7 @@ def _reflections(E: Array) -> tuple[Array, int]:
         V[step, step] += sign * length
         norm2 = 0.0
         for i in range(step, m):
-            norm2 += V[step, i] ** 2
+            norm2 += V[step, i] * V[step, i]
         for i in range(step, m):
             V[step, i] /= np.sqrt(norm2)
         # A ← (1 − 2 v vᵀ) A
