@@ -14,7 +14,6 @@ HEADER = ("alarm", "measure", "threshold", "`degraded` after", "stops after")
 
 
 def rows() -> Iterator[tuple[str, ...]]:
-    """Yield the rows of the table, with default settings."""
     settings, reality, jumps = AlarmSettings(), RealitySettings(), PlausibilitySettings()
     for each in ALARMS:
         if each.threshold:
@@ -31,13 +30,8 @@ def rows() -> Iterator[tuple[str, ...]]:
         f"two in a row, or more than {jumps.most_rejected:g} (`most_rejected`), of which {jumps.recovery:g} accepted states "
         "(`recovery`) make up for one",
     )
-    yield (
-        "flickering foot switch",
-        f"changes of a switch in {1e3 * WINDOW_S:g} ms; it counts as closed",
-        f"{FLICKERS:g}",
-        "0 ms",
-        "–",
-    )
+    changes = f"changes of a switch in {1e3 * WINDOW_S:g} ms; it counts as closed"
+    yield ("flickering foot switch", changes, f"{FLICKERS:g}", "0 ms", "–")
     for row in CONTRADICTIONS:
         yield f"foot switch {row.name}", *_compared(row.threshold), f"{1e3 * row.after:g} ms", "–"
     for name, limits in POWER.items():

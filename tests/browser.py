@@ -7,14 +7,8 @@ import shutil
 from contextlib import contextmanager
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-FLAGS = (
-    "--use-gl=angle",
-    "--use-angle=swiftshader",
-    "--enable-unsafe-swiftshader",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+DRAWING = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
+FLAGS = (*DRAWING, "--disable-background-networking", "--disable-component-update", "--disable-sync")
 
 
 class Shared:

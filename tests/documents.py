@@ -42,13 +42,11 @@ def blocks(language: str, document: str = "") -> list[Block]:
 
 
 def titled(title: str) -> Block:
-    """The only block with this title."""
     (found,) = (block for block in BLOCKS if block.title == title)
     return found
 
 
 def prose(document: str) -> str:
-    """A document without its code blocks."""
     return _FENCE.sub("", DOCUMENTS[document])
 
 
@@ -63,7 +61,6 @@ def links(document: str) -> list[str]:
 
 
 def anchors(path: Path) -> set[str]:
-    """Anchors of a document's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", path.read_text(encoding="utf-8")), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -75,5 +72,4 @@ def table(document: str, mark: str) -> list[list[str]]:
 
 
 def words(cell: str) -> list[str]:
-    """Inline code in a cell."""
     return re.findall(r"`([^`]+)`", cell)

@@ -11,7 +11,8 @@ With several axes a case is fast if it is fast on each of them. A tuple is one c
 Where the rows of a table take milliseconds, they are one case:
 
     @every("engine", ENGINES)
-    @every(("word", "message"), [("hyqq", "nearest: hyq"), ("missing.urdf", "no such file")])
+    @every_row(("hyqq", "nearest: hyq"), ("missing.urdf", "no such file"))
+    def test_a_wrong_word_is_named(word, message, engine): ...
 """
 
 import functools
@@ -87,6 +88,16 @@ def every(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Callab
         others = [each for name, each in signature.parameters.items() if name not in names]
         run.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
         return run
+
+    return decorate
+
+
+def every_row(*table: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """As `every`, for rows of the test's first parameters: as many as a row has."""
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        names = tuple(inspect.signature(test).parameters)[: len(table[0]) if type(table[0]) is tuple else 1]
+        return every(names if len(names) > 1 else names[0], table)(test)
 
     return decorate
 

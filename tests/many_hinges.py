@@ -4,24 +4,15 @@ import numpy as np
 import urdf
 
 from controllers.robot.kinematics import standing
-from idyn.model.description import ContactPoint, Description
-from idyn.model.robot import Robot
+from idyn import ContactPoint, Description, Robot
 
 AXES = {"x": "1 0 0", "y": "0 1 0", "z": "0 0 1"}
 
 LEGS = {  # number of hinges → axis, length of the link below [m], angle of the stance [rad]
-    4: [("x", 0.0, 0.0), ("y", 0.15, 0.7), ("y", 0.15, -1.4), ("y", 0.06, 0.7)],
-    5: [("x", 0.0, 0.0), ("y", 0.15, 0.7), ("y", 0.15, -1.4), ("y", 0.05, 0.7), ("x", 0.03, 0.0)],
-    6: [("z", 0.0, 0.0), ("x", 0.0, 0.0), ("y", 0.15, 0.7), ("y", 0.15, -1.4), ("y", 0.05, 0.7), ("x", 0.03, 0.0)],
-    7: [
-        ("z", 0.0, 0.0),
-        ("x", 0.0, 0.0),
-        ("y", 0.08, 0.7),
-        ("z", 0.07, 0.0),
-        ("y", 0.15, -1.4),
-        ("y", 0.05, 0.7),
-        ("x", 0.03, 0.0),
-    ],
+    4: [("x", 0, 0), ("y", 0.15, 0.7), ("y", 0.15, -1.4), ("y", 0.06, 0.7)],
+    5: [("x", 0, 0), ("y", 0.15, 0.7), ("y", 0.15, -1.4), ("y", 0.05, 0.7), ("x", 0.03, 0)],
+    6: [("z", 0, 0), ("x", 0, 0), ("y", 0.15, 0.7), ("y", 0.15, -1.4), ("y", 0.05, 0.7), ("x", 0.03, 0)],
+    7: [("z", 0, 0), ("x", 0, 0), ("y", 0.08, 0.7), ("z", 0.07, 0), ("y", 0.15, -1.4), ("y", 0.05, 0.7), ("x", 0.03, 0)],
 }
 
 PLACES = {"LF": (0.2, 0.1), "RF": (0.2, -0.1), "LH": (-0.2, 0.1), "RH": (-0.2, -0.1)}
@@ -43,13 +34,11 @@ def urdf_of(front, hind):
 
 def angles_of(front, hind):
     """Angles of the stance by joint [rad]."""
-    return {
-        f"{leg}_{i}": angle for leg in PLACES for i, (_, _, angle) in enumerate(LEGS[front if leg[1] == "F" else hind]) if angle
-    }
+    legs = {leg: LEGS[front if leg[1] == "F" else hind] for leg in PLACES}
+    return {f"{leg}_{i}": angle for leg, hinges in legs.items() for i, (_, _, angle) in enumerate(hinges) if angle}
 
 
 def quadruped_of(front, hind):
-    """Robot and stance (nq)."""
     contact = tuple(ContactPoint(frame=f"{leg}_foot", radius=0.01, mu=0.8) for leg in PLACES)
     robot = Robot(Description(urdf=urdf_of(front, hind), contact=contact))
     return robot, np.array(standing(robot, angles_of(front, hind)))

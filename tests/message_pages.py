@@ -112,9 +112,8 @@ def _section(title: str, definition: Json) -> str:
     if "enum" in definition:
         return "\n".join([*lines, f"One of {_type(definition)}.\n"])
     required = definition.get("required", [])
-    fields = [
-        _entry(name, field, name in required) for name, field in definition["properties"].items() if name not in ("t", "v")
-    ]
+    shown = {name: field for name, field in definition["properties"].items() if name not in ("t", "v")}
+    fields = [_entry(name, field, name in required) for name, field in shown.items()]
     return "\n".join([*lines, *fields, *([""] if fields else [])])
 
 
@@ -124,7 +123,6 @@ def _entry(name: str, field: Json, required: bool) -> str:
 
 
 def _type(field: Json) -> str:
-    """Return the type of a field in words."""
     if "anyOf" in field:
         return " or ".join(_type(each) for each in field["anyOf"] if each.get("type") != "null")
     if "$ref" in field:

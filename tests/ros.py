@@ -33,8 +33,6 @@ LATCHED = Qos(Policy.Reliability.Reliable(10**9), Policy.Durability.TransientLoc
 
 @cache
 def message_type(name):
-    """The type of a message, as `sensor_msgs/msg/JointState`."""
-
     def form(definition):
         kind, detail = definition
         if kind == BASE:
@@ -46,19 +44,15 @@ def message_type(name):
 
     fields = {field: form(definition) for field, definition in JAZZY.fielddefs[name][1]}
     package, _, own = name.split("/")
-    made = new_class(
-        own, (IdlStruct,), {"typename": f"{package}.msg.dds_.{own}_"}, lambda body: body.update(__annotations__=fields)
-    )
-    return dataclass(made)
+    typename = {"typename": f"{package}.msg.dds_.{own}_"}
+    return dataclass(new_class(own, (IdlStruct,), typename, lambda body: body.update(__annotations__=fields)))
 
 
 @cache
 def loopback():
     """`OWN_DOMAIN` on the interface `lo`."""
-    interface = '<NetworkInterface name="lo" multicast="default"/>'
-    return Domain(
-        OWN_DOMAIN, f"<CycloneDDS><Domain><General><Interfaces>{interface}</Interfaces></General></Domain></CycloneDDS>"
-    )
+    general = '<Interfaces><NetworkInterface name="lo" multicast="default"/></Interfaces>'
+    return Domain(OWN_DOMAIN, f"<CycloneDDS><Domain><General>{general}</General></Domain></CycloneDDS>")
 
 
 class Ros:
@@ -95,7 +89,6 @@ class Reader:
 
 
 def matched(writer):
-    """Wait for a reader."""
     for _ in range(3000):
         if writer.get_matched_subscriptions():
             return writer

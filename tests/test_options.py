@@ -51,27 +51,22 @@ for name in COMMANDS:
 print(*[each for each in {HEAVY} if each in sys.modules], file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == ""
-    assert done.stdout.count("usage: ") == len(options.COMMANDS)
+    assert (done.stderr.strip(), done.stdout.count("usage: ")) == ("", len(options.COMMANDS))
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_bash_completes_a_command_and_its_options():
     script = subprocess.run([*IDYN, "completion", "bash"], capture_output=True, text=True, check=True).stdout
-    for words, expected in (
-        ("idyn sim", {"simulate"}),
-        ("idyn simulate --eng", {"--engine"}),
-        ("idyn list exp", {"experiments"}),
-    ):
+    completed = {"idyn sim": {"simulate"}, "idyn simulate --eng": {"--engine"}, "idyn list exp": {"experiments"}}
+    for words, expected in completed.items():
         line = (
             f"COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))",
             f"COMP_LINE='{words}'; COMP_POINT=${{#COMP_LINE}}",
             "$(complete -p idyn | sed 's/.*-F \\([^ ]*\\).*/\\1/')",
             "printf '%s\\n' \"${COMPREPLY[@]}\"",
         )
-        found = subprocess.run(
-            ["bash", "-c", "\n".join((script, *line))], capture_output=True, text=True, check=True
-        ).stdout.split()
+        command = ["bash", "-c", "\n".join((script, *line))]
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         assert set(found) == expected
 
 
@@ -87,20 +82,18 @@ def test_an_interrupt_while_a_command_loads_is_one_line():
     assert process.returncode == 130
 
 
-SCRIPT = str(Path(sys.executable).with_name("idyn"))
 LOAD = "import idyn; robot, q = idyn.load_robot('quadruped'); print(robot.na)"
 COMMANDS = {
     "import": ([sys.executable, "-c", LOAD], "12"),
     "module": ([sys.executable, "-m", "idyn", "list", "robots"], "quadruped"),
     "harness": ([sys.executable, "-m", "sim_harness", "list", "robots"], "quadruped"),
-    "script": ([SCRIPT, "list", "robots"], "quadruped"),
+    "script": ([str(Path(sys.executable).with_name("idyn")), "list", "robots"], "quadruped"),
     "client": ([sys.executable, "-c", "from idyn import *; print(RobotClient, Failsafe)"], "failsafe.Failsafe"),
 }
 
 
 @pytest.fixture(params=first_is_fast(["packages", "folders", "modules"]))
 def folder(request, tmp_path):
-    """A user's folder with packages, plain folders, or modules of the names."""
     for name in NAMES:
         if name == "sim_harness":  # `python -m sim_harness` means the user's own
             continue

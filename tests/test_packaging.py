@@ -69,9 +69,8 @@ def test_a_system_without_that_library_is_told_what_to_install(tmp_path):
 def without(folder, *packages):
     """Return a function that runs a program of Python to which these packages seem not to be installed."""
     for name in packages:
-        (folder / f"{name}.py").write_text(
-            f"raise ModuleNotFoundError('No module named {name}', name='{name}')", encoding="utf-8"
-        )
+        absent = f"raise ModuleNotFoundError('No module named {name}', name='{name}')"
+        (folder / f"{name}.py").write_text(absent, encoding="utf-8")
     return partial(subprocess.run, env=os.environ | {"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False)
 
 
@@ -197,7 +196,6 @@ def test_windows_is_refused_in_words(platform):
 
 
 def test_the_table_of_extras_is_complete():
-    """All but those for developers, with their packages."""
     rows = table("docs/how-to/install.md", "extras")
     assert sorted(words(rows[0][2])) == sorted(re.match(r"[\w-]+", each)[0] for each in PROJECT["dependencies"])
     named = {words(row[0])[0]: sorted(words(row[2])) for row in rows[1:]}

@@ -93,15 +93,14 @@ IMPORTERS = {  # third parties and the only modules that may import them
 }
 
 BUILD_ONLY = ("numba", "llvmlite")  # third parties that only the build of the library imports
+KERNEL = {"compiled", "inlined"}  # decorators
+BLAS = {"dot", "vdot", "inner", "outer", "matmul", "linalg"}  # attributes
+SOURCES = [p for name in PACKAGES for p in sorted((ROOT / name).rglob("*.py")) if "stack_array(" in p.read_text("utf-8")]
 
 
 def modules():
-    """Name → path of every module of the packages."""
-    return {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
-    }
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
 
 
 def nodes(tree):
@@ -133,13 +132,11 @@ MODULES = modules()
 
 @cache
 def graph():
-    """Name → modules that it imports."""
     return {name: set(imports(path)) for name, path in MODULES.items()}
 
 
 @cache
 def ours():
-    """Name → own modules that it imports."""
     return {name: {i for i in found if within(i, PACKAGES)} for name, found in graph().items()}
 
 
@@ -291,10 +288,6 @@ def test_a_prediction_and_a_controller_import_no_splines_sockets_or_pictures():
     assert done.stdout.splitlines()[0] == "[]"
 
 
-KERNEL = {"compiled", "inlined"}  # decorators
-BLAS = {"dot", "vdot", "inner", "outer", "matmul", "linalg"}  # attributes
-
-
 def kernels(tree: ast.AST) -> Iterator[ast.FunctionDef]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and KERNEL & {
@@ -357,9 +350,6 @@ def kernel(a, b):
     assert sorted({line for line, _ in refused(kernel)}) == [4, 5, 6, 7, 8, 9, 10]
 
 
-SOURCES = [p for name in PACKAGES for p in sorted((ROOT / name).rglob("*.py")) if "stack_array(" in p.read_text("utf-8")]
-
-
 def is_local(node):
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "stack_array"
 
@@ -392,7 +382,6 @@ def pairs(target, value):
 
 
 def root(node):
-    """Name of an array, or of the array of a view."""
     while isinstance(node, ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else None

@@ -24,18 +24,8 @@ def touching(shape: str, at: Place = 0.0, rpy: str = "0 0 0") -> str:
     return f'<collision><origin xyz="{_place(at)}" rpy="{rpy}"/><geometry><{shape}/></geometry></collision>'
 
 
-def joint(
-    name: str,
-    parent: str,
-    child: str,
-    more: str = "",
-    *,
-    axis: str = "",
-    at: Place = 0.0,
-    rpy: str = "0 0 0",
-    kind: str = "",
-    limits: Sequence[float] = (),
-) -> str:
+def joint(name: str, parent: str, child: str, more: str = "", *, axis: str = "", at: Place = 0.0, rpy: str = "0 0 0",
+          kind: str = "", limits: Sequence[float] = ()) -> str:  # fmt: skip
     """kind: by default `fixed` without an axis, else `revolute`; at, more: as of a link; limits: lower, upper, effort, speed"""
     kind = kind or ("revolute" if axis else "fixed")
     ends = f'<parent link="{parent}"/><child link="{child}"/><origin xyz="{_place(at)}" rpy="{rpy}"/>{more}'

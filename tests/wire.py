@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import zmq
 
-from idyn.model.robot import Robot
+from idyn import Robot, RobotClient, hello_for
 from transport.keys import Keys, client_keys, make_keys
 from transport.protocol.messages.state import StateMessage, TorqueMessage
-from transport.robot.client import RobotClient, hello_for
 from transport.server.process import NOBODY, Systemd
 from transport.server.service import Service
 from transport.server.settings import ClientKey, CurveSettings, Role
@@ -25,7 +24,6 @@ PATIENCE_MS = 30_000  # A busy machine may take its time [ms]
 
 
 def expect(kind: type[T], reply: object) -> T:
-    """The reply, which is of this type."""
     assert isinstance(reply, kind), reply
     return reply
 
@@ -56,17 +54,11 @@ def running(work: Callable[[threading.Event], object]) -> Iterator[threading.Thr
 
 @contextmanager
 def routed(
-    service: Service,
-    address: str,
-    *,
-    lead_us: float = 250.0,
-    curve: CurveSettings | None = None,
-    others_address: str | None = None,
-    systemd: Systemd = NOBODY,
+    service: Service, address: str, *, lead_us: float = 250.0, systemd: Systemd = NOBODY, **options: Any
 ) -> Iterator[tuple[Router, threading.Thread]]:
-    """A router in a thread, which ends cleanly. others_address: where it is not the robot's"""
+    """A router in a thread, which ends cleanly. options: of `Router`"""
     with (
-        Router(service, address, lambda fault: None, Anticipation(lead_us), curve, others_address=others_address) as router,
+        Router(service, address, lambda fault: None, Anticipation(lead_us), **options) as router,
         running(lambda stop: router.run(stop, systemd)) as thread,
     ):
         yield router, thread

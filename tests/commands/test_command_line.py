@@ -20,22 +20,23 @@ import numpy as np
 import pytest
 import urdf
 import zmq
-from fast import every, full
+from cli import prints
+from disk import written
+from fast import every, every_row, full
 from wire import expect, routed, running, sending
 
-from controllers.build import load_controller
-from controllers.robot.load import load_robot
-from idyn.errors import InputError
-from idyn.laws import LAWS
+from idyn import LAWS, InputError, StateMessage, load_controller, load_robot
 from sim_harness.commands.clients import Sample, rows
 from sim_harness.commands.main import main
 from transport.protocol.messages.requests import Estop, Hello, Stats, StatsGet
-from transport.protocol.messages.state import StateMessage
 from transport.robot.planner import Observer
 from transport.server.service import Service
 from transport.server.sessions.handshake import Host, agree
 from transport.server.settings import ServerSettings, WatchdogSettings
 from transport.startup.warm_up import warm_up
+
+URDF = Path(__file__).parents[2] / "configs/robots/quadruped.urdf"
+NO_STATS = {"config_get": {"t": "config", "settings": {"law": {}}}, "stats_get": {"t": "config", "settings": {}}}
 
 
 def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -58,12 +59,10 @@ def test_check_prints_a_hello_that_the_server_accepts(capsys):
     facts = json.loads(capsys.readouterr().out)
     _, stance = load_robot("go2")
     data = json.dumps(facts["hello"]).encode()
-    agreement = agree(
-        msgspec.json.decode(data, type=Hello), Host(load_controller("go2"), ServerSettings(controller="go2")), data, 0
-    )
+    host = Host(load_controller("go2"), ServerSettings(controller="go2"))
+    agreement = agree(msgspec.json.decode(data, type=Hello), host, data, 0)
     assert agreement.id > 0
-    assert facts["q"] == stance.tolist()
-    assert facts["contacts"] == ["FL_foot", "FR_foot", "RL_foot", "RR_foot"]
+    assert (facts["q"], facts["contacts"]) == (stance.tolist(), ["FL_foot", "FR_foot", "RL_foot", "RR_foot"])
 
 
 def test_list_explains_all_settings(capsys, tmp_path):
@@ -79,8 +78,7 @@ def test_list_explains_all_settings(capsys, tmp_path):
     assert found["controllers", "robot"]["default"] == "required"
     assert found["controllers", "drive.kp"]["type"] == "float ≥ 0"
     assert "[N·m/rad]" in found["controllers", "drive.kp"]["meaning"]
-    assert found["controllers", "law"]["default"] == "coulomb"
-    assert found["server", "deadline_us"]["default"] == "600.0"
+    assert (found["controllers", "law"]["default"], found["server", "deadline_us"]["default"]) == ("coulomb", "600.0")
     assert ("experiments", "engine(lcp).edges") in found
     explained = sum(bool(row["meaning"]) for row in rows)
     assert explained > 0.8 * len(rows)
@@ -89,8 +87,7 @@ def test_list_explains_all_settings(capsys, tmp_path):
 def test_list_names_what_is_shipped(capsys):
     assert main(["list", "laws"]) == 0
     assert set(re.findall(r"^  ([\w-]+)  ", capsys.readouterr().out, re.MULTILINE)) == set(LAWS)
-    assert main(["list"]) == 0
-    printed = capsys.readouterr().out
+    printed = prints(capsys, "list")
     assert all(f"\n  {name}  " in printed for name in ("go2", "quadruped-trot", "demo", "sliding-block", "mujoco"))
     assert max(map(len, printed.splitlines())) <= 100
     assert main(["list", "robots", "no such robot"]) == 1
@@ -100,8 +97,7 @@ def test_doctor_reports_versions_extras_and_the_machine(capsys, tmp_path):
     report = tmp_path / "facts.json"
     assert main(["doctor", "--ticks", "0", "--json", str(report)]) == 0
     facts = {fact["name"]: fact for fact in json.loads(report.read_text())}
-    assert facts["numpy"]["value"] == np.__version__
-    assert facts["extra [solvers]"]["value"] == "installed"
+    assert (facts["numpy"]["value"], facts["extra [solvers]"]["value"]) == (np.__version__, "installed")
     assert re.match(r"\d+ µs late", facts["wake-ups at 1 kHz"]["value"])
     assert {"cores", "kernels", "real-time scheduling", "platform"} <= set(facts)
     for name, fact in facts.items():
@@ -120,39 +116,32 @@ def test_doctor_measures_the_round_trips_of_a_server(capsys):
     assert held or "what may limit it: " in printed
 
 
-URDF = Path(__file__).parents[2] / "configs/robots/quadruped.urdf"
-
-
 def test_check_finds_no_fault_in_shipped_robots_and_an_impossible_inertia_in_a_urdf(capsys, tmp_path):
     for name in ("solo12", "a1", "go2", "quadruped"):
         assert main(["check", name, "--json", str(tmp_path / "findings.json")]) == 0
     assert json.loads((tmp_path / "findings.json").read_text()) == []
     assert "4.8 kg" in capsys.readouterr().out
-    broken = tmp_path / "broken.urdf"
-    broken.write_text(URDF.read_text().replace('izz="1.275e-4"', 'izz="1.275e-3"'))
+    broken = written(tmp_path / "broken.urdf", URDF.read_text().replace('izz="1.275e-4"', 'izz="1.275e-3"'))
     assert main(["check", str(broken)]) == 1
     printed = capsys.readouterr().out
     assert "warning: quadruped.LF_LEG_2: inertia: principal moments" in printed
     assert "triangle inequality" in printed
 
 
-@every(
-    ("command", "text", "named"),
-    [
-        ("serve", 'robot = "quadruped"\nlaw = "colomb"', "law: no kind named 'colomb' (nearest: coulomb, cone)"),
-        ("serve", 'robot = "quadruped"\nlow = "coulomb"', "low: no such setting (nearest: law)"),
-        ("serve", 'robot = "quadruped"\n[feedback]\nkp = "stiff"', "feedback.kp"),
-        ("serve", 'robot = "quadrupet"', "robots.quadrupet: no such configuration (nearest: quadruped, quadruped-lying)"),
-        ("serve", 'robot = "quadruped"\nperiod = 0.0', "period: expected a finite number > 0"),
-        ("serve", "robot = ", "not valid TOML"),
-        ("check", 'urdf = "nowhere.urdf"', "nowhere.urdf"),
-        ("check", f'urdf = "{URDF}"\n[[contact]]\nframe = "LF_FOOD"', "LF_FOOT"),
-        ("simulate", 'server = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\nengine = "bullet"', "bullet"),
-        ("simulate", 'server = "quadruped"\nlaws = ["newton"]\nduration = 1.0', "newton"),
-        ("replay", "no log at all", "mine.toml"),
-    ],
+@every_row(
+    ("serve", 'robot = "quadruped"\nlaw = "colomb"', "law: no kind named 'colomb' (nearest: coulomb, cone)"),
+    ("serve", 'robot = "quadruped"\nlow = "coulomb"', "low: no such setting (nearest: law)"),
+    ("serve", 'robot = "quadruped"\n[feedback]\nkp = "stiff"', "feedback.kp"),
+    ("serve", 'robot = "quadrupet"', "robots.quadrupet: no such configuration (nearest: quadruped, quadruped-lying)"),
+    ("serve", 'robot = "quadruped"\nperiod = 0.0', "period: expected a finite number > 0"),
+    ("serve", "robot = ", "not valid TOML"),
+    ("check", 'urdf = "nowhere.urdf"', "nowhere.urdf"),
+    ("check", f'urdf = "{URDF}"\n[[contact]]\nframe = "LF_FOOD"', "LF_FOOT"),
+    ("simulate", 'server = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\nengine = "bullet"', "bullet"),
+    ("simulate", 'server = "quadruped"\nlaws = ["newton"]\nduration = 1.0', "newton"),
+    ("replay", "no log at all", "mine.toml"),
 )
-def test_a_wrong_file_is_refused_with_the_path_of_the_setting(capsys, tmp_path, command, text, named):
+def test_a_wrong_file_is_refused_with_the_path_of_the_setting(command, text, named, capsys, tmp_path):
     """`serve` gets a server with this controller."""
     path, server = tmp_path / "mine.toml", tmp_path / "server.toml"
     path.write_text(text)
@@ -231,33 +220,27 @@ def test_with_json_on_stdout_all_other_text_is_on_stderr(command, capsys):
     assert "quadruped" in err or "coulomb" in err
 
 
-@every(
-    ("words", "problem"),
-    [
-        (["--rate", "0"], "--rate: expected a rate of 0 to 500 per second, got 0"),
-        (["--rate", "nan"], "--rate: expected a rate of 0 to 500 per second, got nan"),
-        (["--domain", "-1"], "--domain: expected a number ≥ 0, got '-1'"),
-        (["--secret", "key"], "--secret: expected --secret and --server-key together"),
-        (["--interface", "eth0"], "--yes: expected a terminal to confirm the checklist, or --yes"),
-        ([], "no answer from ipc:///nowhere within 500 ms"),
-        (["--interface", "eth0", "--read-only"], "no answer from ipc:///nowhere"),
-        (["--interface", "eth0", "--yes"], "no answer from ipc:///nowhere"),
-    ],
+@every_row(
+    (["--rate", "0"], "--rate: expected a rate of 0 to 500 per second, got 0"),
+    (["--rate", "nan"], "--rate: expected a rate of 0 to 500 per second, got nan"),
+    (["--domain", "-1"], "--domain: expected a number ≥ 0, got '-1'"),
+    (["--secret", "key"], "--secret: expected --secret and --server-key together"),
+    (["--interface", "eth0"], "--yes: expected a terminal to confirm the checklist, or --yes"),
+    ([], "no answer from ipc:///nowhere within 500 ms"),
+    (["--interface", "eth0", "--read-only"], "no answer from ipc:///nowhere"),
+    (["--interface", "eth0", "--yes"], "no answer from ipc:///nowhere"),
 )
 def test_what_cannot_work_is_refused_before_anything_is_sent(words, problem, capsys, monkeypatch):
-    assert main(["bridge", "ros2", "ipc:///nowhere", *words]) == 2
-    assert problem in capsys.readouterr().err
+    assert problem in fails(capsys, "bridge", "ros2", "ipc:///nowhere", *words)
     monkeypatch.setenv("ROS_DOMAIN_ID", "home")
-    assert main(["bridge", "ros2", "ipc:///nowhere"]) == 2
-    assert "ROS_DOMAIN_ID: expected a number ≥ 0, got 'home'" in capsys.readouterr().err
+    assert "ROS_DOMAIN_ID: expected a number ≥ 0, got 'home'" in fails(capsys, "bridge", "ros2", "ipc:///nowhere")
 
 
 @contextmanager
 def robot_and_server(folder: Path) -> Iterator[str]:
     """A standing quadruped that is served at about 200 Hz; gives the server's endpoint."""
-    settings = ServerSettings(
-        controller="quadruped", max_state_age_ms=1e4, watchdog=WatchdogSettings(silence_ms=1e4), estops=("button",)
-    )
+    watchdog = WatchdogSettings(silence_ms=1e4)
+    settings = ServerSettings(controller="quadruped", max_state_age_ms=1e4, watchdog=watchdog, estops=("button",))
     controller = load_controller("quadruped")
     warm_up(controller, settings)
     q, vel = controller.stance.tobytes(), np.zeros(controller.robot.nv).tobytes()
@@ -277,11 +260,9 @@ def test_rates_and_means_are_of_the_time_between_two_samples() -> None:
     before = Sample(10.0, stats(states=1000, torques=1000, step_us_mean=100.0, others_us_mean=10.0))
     now = Sample(12.0, stats(states=2500, torques=2000, step_us_mean=150.0, others_us_mean=10.0, refused={"b": 2, "a": 1}))
     shown = rows(before, now)
-    assert shown["states"] == "750 /s"
-    assert shown["torques"] == "500 /s"
+    assert (shown["states"], shown["torques"]) == ("750 /s", "500 /s")
     assert shown["step"].startswith("200 µs")
-    assert shown["others"] == "10 µs per torque"
-    assert shown["refused"] == "a 1, b 2"
+    assert (shown["others"], shown["refused"]) == ("10 µs per torque", "a 1, b 2")
     assert rows(now, now._replace(time=13.0))["step"].startswith("–")
 
 
@@ -356,24 +337,17 @@ def test_a_server_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.Ca
     assert f"  refused            {ESCAPED} 3\n" in said
 
 
-NO_STATS = {"config_get": {"t": "config", "settings": {"law": {}}}, "stats_get": {"t": "config", "settings": {}}}
-
-
-@every(
-    ("answers", "says"),
-    [
-        ({"config_get": {"t": "stop_ack", "session": 1}}, "expected 'config' as the server's answer, got 'stop_ack'"),
-        (NO_STATS, "expected 'stats' as the server's answer, got 'config'"),
-        ({"config_get": {"t": "tea"}}, "unknown message type 'tea'"),
-        ({"config_get": {"t": "config", "settings": 3}}, "settings: expected `object`, got `int`"),
-        ({"config_get": REFUSAL}, r"\x1b]0;title\x07\x1b[2J"),
-    ],
+@every_row(
+    ({"config_get": {"t": "stop_ack", "session": 1}}, "expected 'config' as the server's answer, got 'stop_ack'"),
+    (NO_STATS, "expected 'stats' as the server's answer, got 'config'"),
+    ({"config_get": {"t": "tea"}}, "unknown message type 'tea'"),
+    ({"config_get": {"t": "config", "settings": 3}}, "settings: expected `object`, got `int`"),
+    ({"config_get": REFUSAL}, r"\x1b]0;title\x07\x1b[2J"),
 )
-def test_an_answer_of_the_wrong_type_is_named_and_cannot_write_to_the_terminal(tmp_path, capsys, answers, says) -> None:
+def test_an_answer_of_the_wrong_type_is_named_and_cannot_write_to_the_terminal(answers, says, tmp_path, capsys) -> None:
     with liar(tmp_path, answers) as address:
         assert main(["top", address, "--once"]) == 2
     said = capsys.readouterr().err
     assert says in said
     assert all(c.isprintable() or c == "\n" for c in said)
-    assert main(["top", f"{address}-nobody", "--once"]) == 2
-    assert "no answer" in capsys.readouterr().err
+    assert "no answer" in fails(capsys, "top", f"{address}-nobody", "--once")

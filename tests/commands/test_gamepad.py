@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from fast import every
+from fast import every_row
 
 from sim_harness.gamepad import FASTEST, LEAN, Sticks
 
@@ -32,17 +32,14 @@ def wished(*events):
     return sticks.wish
 
 
-@every(
-    ("which", "value", "expected"),
-    [
-        (pygame.CONTROLLER_AXIS_LEFTY, -32768, (1.0, 0.0, 0.0)),
-        (pygame.CONTROLLER_AXIS_LEFTY, 32767, (-1.0, 0.0, 0.0)),
-        (pygame.CONTROLLER_AXIS_LEFTX, -32768, (0.0, 1.0, 0.0)),
-        (pygame.CONTROLLER_AXIS_RIGHTX, -32768, (0.0, 0.0, 1.0)),
-        (pygame.CONTROLLER_AXIS_RIGHTY, -32768, (0.0, 0.0, 0.0)),
-        (pygame.CONTROLLER_AXIS_LEFTY, -3500, (0.0, 0.0, 0.0)),  # within the dead zone
-        (pygame.CONTROLLER_AXIS_TRIGGERLEFT, 32767, (0.0, 0.0, 0.0)),
-    ],
+@every_row(
+    (pygame.CONTROLLER_AXIS_LEFTY, -32768, (1.0, 0.0, 0.0)),
+    (pygame.CONTROLLER_AXIS_LEFTY, 32767, (-1.0, 0.0, 0.0)),
+    (pygame.CONTROLLER_AXIS_LEFTX, -32768, (0.0, 1.0, 0.0)),
+    (pygame.CONTROLLER_AXIS_RIGHTX, -32768, (0.0, 0.0, 1.0)),
+    (pygame.CONTROLLER_AXIS_RIGHTY, -32768, (0.0, 0.0, 0.0)),
+    (pygame.CONTROLLER_AXIS_LEFTY, -3500, (0.0, 0.0, 0.0)),  # within the dead zone
+    (pygame.CONTROLLER_AXIS_TRIGGERLEFT, 32767, (0.0, 0.0, 0.0)),
 )
 def test_sticks_command_velocities(which, value, expected):
     wish = wished(axis(which, value))

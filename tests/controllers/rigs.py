@@ -2,14 +2,12 @@
 
 import numpy as np
 
-from controllers.build import load_controller
 from controllers.config.tables import merged
 from controllers.controller import Controller
 from controllers.planners.gait import GaitSettings
 from controllers.planners.locomotion import Locomotion
 from controllers.planners.path import PathSettings
-from controllers.robot.load import load_robot
-from idyn import Flat, contacts_from_geometry
+from idyn import Flat, contacts_from_geometry, load_controller, load_robot
 from idyn.types import Array, State
 
 RIGID = {  # the law to the letter: what it says and what the rigid world does are the same to rounding errors
@@ -19,6 +17,7 @@ RIGID = {  # the law to the letter: what it says and what the rigid world does a
     "torque_feedback__kp": 0.0,
     "torque_feedback__kd": 0.0,
 }
+DT = 0.001
 
 
 def controller(name: str = "solo12", **changes: object) -> Controller:
@@ -39,9 +38,6 @@ def nudged(c: Controller, rng: np.random.Generator, size: float = 0.02) -> State
     q = c.robot.integrate(c.stance, size * rng.normal(size=c.robot.nv))
     v: Array = size * rng.normal(size=c.robot.nv)
     return State(q=q, v=v)
-
-
-DT = 0.001
 
 
 class Walker:

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import every
+from fast import every, every_row
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.command import Inputs, Mismatch
@@ -12,6 +12,7 @@ from idyn.types import Kinematics, State
 
 DT = 1e-3
 NA = 12
+LIMITS = {"motor_warm": 70.0, "motor_hot": 90.0, "volt_low": 22.0, "volt_empty": 20.0}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,6 @@ class Motion:
         self.moves, self.mismatch, self.asked, self.follows = True, None, np.zeros(NA), True
 
     def run(self, seconds):
-        """Return (time, message, stops) of each alarm."""
         found = []
         for _ in range(round(seconds / DT)):
             q, v = self.stance.copy(), np.zeros(self.robot.nv)
@@ -57,11 +57,9 @@ class Motion:
 
 def test_healthy_motion_rest_noise_and_a_slow_sway_raise_no_alarm(robot):
     assert Motion(robot).run(5.0) == []
-
     motion = Motion(robot)
     motion.moves = False
     assert motion.run(2.0) == []
-
     rng = np.random.default_rng(0)
     motion = Motion(robot)
     motion.moves = False
@@ -109,16 +107,13 @@ def wrong_speed_sign(q, v):
     v[8] *= -1.0
 
 
-@every(
-    ("change", "name"),
-    [
-        (wrong_speed_sign, "joint drift"),
-        (lambda q, v: v.put([0, 1, 2], 0.0), "base drift"),
-        (lambda q, v: v.put([0, 1], [0.5, 0.0]), "base drift"),  # axes of the world
-        (lambda q, v: v.put(5, 0.0), "attitude drift"),
-    ],
+@every_row(
+    (wrong_speed_sign, "joint drift"),
+    (lambda q, v: v.put([0, 1, 2], 0.0), "base drift"),
+    (lambda q, v: v.put([0, 1], [0.5, 0.0]), "base drift"),  # axes of the world
+    (lambda q, v: v.put(5, 0.0), "attitude drift"),
 )
-def test_speeds_that_contradict_positions_are_named(robot, change, name):
+def test_speeds_that_contradict_positions_are_named(change, name, robot):
     motion = Motion(robot)
     motion.change = change
     assert motion.run(3.0)[0][1].startswith(name)
@@ -225,8 +220,7 @@ def test_the_controller_degrades_and_then_faults():
 
 
 def with_lost_states(robot, rate):
-    """Joints that reverse their speed of 5 rad/s every 7 ms; of the states, one of three arrives on average. One angle drifts
-    at `rate` [rad/s]. Return the first alarm."""
+    """The first alarm where joints reverse 5 rad/s every 7 ms, one state in three arrives and one angle drifts at `rate`."""
     motion, rng, k = Motion(robot), np.random.default_rng(0), 0
     speeds = 5.0 * np.where(np.arange(4000) // 7 % 2, -1.0, 1.0)
     angles = np.cumsum(speeds) * DT
@@ -302,13 +296,9 @@ def temperature(hottest):
     return np.where(np.arange(12) == 7, hottest, 40.0)
 
 
-LIMITS = {"motor_warm": 70.0, "motor_hot": 90.0, "volt_low": 22.0, "volt_empty": 20.0}
-
-
 def test_without_limits_within_them_and_after_a_short_excess_nothing_stops():
     _, found = commands(lambda _: {"temperature": temperature(300.0), "voltage": 0.1}, 150)
     assert {command.mode for command in found} == {"ok"}
-
     sags = {"voltage": 19.0}
     _, found = commands(lambda tick: sags if tick % 50 < 40 else {"voltage": 25.0}, 300, **LIMITS)
     assert {command.mode for command in found} == {"ok", "degraded"}
@@ -316,10 +306,10 @@ def test_without_limits_within_them_and_after_a_short_excess_nothing_stops():
     assert {command.mode for command in found} == {"ok"}
 
 
-@every(
-    ("measured", "says"),
-    [({"temperature": temperature(70.5)}, "hot motor: {joint} at 70.5 °C"), ({"voltage": 21.5}, "low voltage: 21.50 V")],
-)
+HOT, LOW = {"temperature": temperature(70.5)}, {"voltage": 21.5}
+
+
+@every(("measured", "says"), [(HOT, "hot motor: {joint} at 70.5 °C"), (LOW, "low voltage: 21.50 V")])
 def test_a_warning_names_the_value_and_never_stops(measured, says):
     robot, found = commands(lambda _: measured, 300, **LIMITS)
     assert {command.message for command in found} == {says.format(joint=robot.joint_names[7])}

@@ -6,14 +6,12 @@ import pytest
 from fast import every
 from rigs import at_rest, controller
 
-from controllers.build import load_controller
 from controllers.command import Inputs, Schedule
 from controllers.config.loading import parse
 from controllers.contact.source import RESTS, AnySource, Landing
 from controllers.monitor.alarms import AlarmSettings
 from controllers.monitor.switches import Switches
-from controllers.robot.load import load_robot
-from idyn import Flat, Ground, State
+from idyn import Flat, Ground, State, load_controller, load_robot
 from idyn.contact.contacts import centres_of, contacts_from_geometry, surface_at
 
 DT = 0.001
@@ -45,7 +43,6 @@ def test_geometry_uses_the_margin_alone_and_planner_the_plan_alone():
     assert picked.keys == tuple(ROBOT.spheres.keys[i] for i in (0, 1, 3))
     np.testing.assert_array_equal(picked.gaps, contacts.gaps[[0, 1, 3]])
     np.testing.assert_array_equal(picked.points, contacts.points[[0, 1, 3]])
-
     contacts = measured([0.0, 0.03, -0.002, 0.0])
     picked = source("planner").pick(contacts, schedule(TWO))
     assert picked.keys == ROBOT.spheres.keys[1:3]
@@ -58,11 +55,9 @@ def test_fused_requires_plan_and_gap_accepts_early_touchdown_and_without_a_plan_
     picked = s.pick(contacts, schedule(TWO))
     assert picked.keys == ROBOT.spheres.keys[1:2]
     assert s.missing(picked, schedule(TWO)) == ROBOT.spheres.keys[2:3]
-
     contacts = measured(np.zeros(4))
     wait = np.array([0.02, 1.0, 1.0, 0.04])
     assert source("fused", early=0.03).pick(contacts, schedule(TWO, wait)).keys == ROBOT.spheres.keys[:3]
-
     s = source("fused", margin=0.002)
     assert len(s.pick(measured([0.0, 0.001, 0.003, 0.0]), None)) == 3
     assert s.missing(measured(np.zeros(4)), None) == ()
@@ -71,12 +66,9 @@ def test_fused_requires_plan_and_gap_accepts_early_touchdown_and_without_a_plan_
 def test_fused_has_hysteresis_until_a_reset():
     """In below `margin`, out above `release`, and back in only below `margin`."""
     s = source("fused", margin=0.002, release=0.004)
-    there = [
-        len(s.pick(measured([gap, 1.0, 1.0, 1.0]), schedule(ALL)))
-        for gap in (0.003, 0.0019, 0.003, 0.0039, 0.0041, 0.003, 0.001)
-    ]
+    gaps = (0.003, 0.0019, 0.003, 0.0039, 0.0041, 0.003, 0.001)
+    there = [len(s.pick(measured([gap, 1.0, 1.0, 1.0]), schedule(ALL))) for gap in gaps]
     assert there == [0, 1, 1, 1, 0, 0, 1]
-
     s = source("fused")
     s.pick(measured(np.zeros(4)), schedule(ALL))
     s.reset()
@@ -104,8 +96,7 @@ def test_planned_contacts_that_do_not_touch_are_reported_as_missing():
 
 
 def contact_velocity(robot, state, contacts, i, dt, q_ddot):
-    """Velocity of contact i over a period with accelerated joints and a fixed base, by differences of its position [m/s]
-    (3)."""
+    """Velocity of contact i (3) over a period with accelerated joints and a fixed base, by differences of position [m/s]."""
     v = state.v.copy()
     v[robot.tree.a] += dt * q_ddot
     e = 1e-7
@@ -141,7 +132,6 @@ def test_landing_changes_the_demand_of_the_landing_leg_only_and_without_landing_
     own = ROBOT.tree.support[contacts.bodies[0]][ROBOT.tree.a]
     np.testing.assert_array_equal(q_ddot[~own], demand[~own])
     assert (q_ddot[own] != demand[own]).all()
-
     v[2] = -0.05
     touches, q_ddot = Landing(ROBOT, Ground.rigid(), DT).anticipate(ROBOT.terms(STANCE, v), contacts, demand)
     assert not touches.any()
@@ -184,7 +174,6 @@ class Feet:
         self.tick, self.believed, self.rests = 0, set(), True
 
     def run(self, ticks, closed, forces=None):
-        """Return (tick, keys, text) of every tick with a text."""
         found = []
         for _ in range(ticks):
             q = self.q0.copy()
@@ -303,7 +292,6 @@ def test_feet_that_shall_be_in_the_air_and_moving_feet_are_not_held(quadruped):
     assert {keys for _, keys, _ in found} == {feet.feet[:1]}
     feet.lifted = feet.feet
     assert feet.run(50, ()) == []
-
     feet = Feet(quadruped)
     feet.lift = lambda tick: 2.5e-4 * (tick % 40 if tick % 80 < 40 else 40 - tick % 40)  # 0.25 m/s
     feet.off = lambda tick: 2e-3 * (tick % 10)
@@ -320,7 +308,6 @@ def test_an_open_switch_under_a_force_counts_as_closed_and_a_closed_one_without_
     assert text == f"foot switch: {feet.feet[3]} is open at 25% of the weight, it counts as closed"
     light = dict.fromkeys(feet.feet, 0.05 * feet.robot.weight)
     assert feet.run(100, feet.feet[:3], light) == []
-
     feet = Feet(quadruped)
     forces = dict.fromkeys(feet.feet, 0.3 * feet.robot.weight) | {feet.feet[2]: 0.0}
     found = feet.run(700, feet.feet, forces)

@@ -16,8 +16,7 @@ from controllers.command import Inputs, LimitedBy, Mode, Reference, Schedule
 from controllers.controller import Controller
 from controllers.feedback import MAX_TICKS, DelayCompensation
 from controllers.planners.path import PathSettings
-from controllers.robot.load import load_robot
-from idyn import LAWS, Flat, InputError, Selection, State, contacts_from_points, make_law
+from idyn import LAWS, Flat, InputError, Selection, State, contacts_from_points, load_robot, make_law
 from idyn.certificate.certify import Conditions
 from sim_harness.engines.penalty import Penalty
 from sim_harness.world.worlds import ENGINES, build_world
@@ -27,7 +26,6 @@ FIRST = Inputs(dt=0.0)
 
 
 def run(c, states, inputs=TICK):
-    """Commands for a sequence of states, the first tick with dt = 0."""
     return [c.step(s, c.contacts(s.q), FIRST if k == 0 else inputs) for k, s in enumerate(states)]
 
 
@@ -36,8 +34,7 @@ def test_every_law_lets_the_robot_stand(law):
     c = controller("solo12", law=law, **RIGID)
     command = run(c, [at_rest(c)])[0]
     assert command.mode is Mode.OK
-    assert command.message == ""
-    assert command.prediction.law == law
+    assert (command.message, command.prediction.law) == ("", law)
     np.testing.assert_array_equal(command.tau, command.tau_ff)
     assert not command.tau_fb.any()
     assert not command.limited_by.any()
@@ -114,14 +111,12 @@ def test_reset_restores_the_initial_state():
 
 
 def test_an_emergency_stop_damps_and_limits_continue_from_there():
-    """The motors have the torque that was sent last, by any mode. Blending in starts with the first torque that passes the
-    limits."""
+    """The motors have the torque that was sent last, Blending in starts with the first torque within the limits."""
     c = controller("solo12", safety__damping=0.1)
     state = nudged(c, np.random.default_rng(0), 0.5)
     command = c.step(state, c.contacts(state.q), Inputs(dt=0.0, estop="emergency stop"))
     assert (command.mode, command.message, command.prediction) == (Mode.DAMPING, "emergency stop", None)
     np.testing.assert_allclose(command.tau, -0.1 * state.v[6:])
-
     c = controller("solo12", safety__torque_rate=100.0)
     state = at_rest(c)
     run(c, [state])
@@ -129,7 +124,6 @@ def test_an_emergency_stop_damps_and_limits_continue_from_there():
     stopped = c.step(moving, c.contacts(state.q), Inputs(dt=0.001, estop="emergency stop"))
     resumed = c.step(state, c.contacts(state.q), TICK)
     assert np.abs(resumed.tau - stopped.tau).max() <= 0.1 + 1e-12
-
     c = controller("solo12", safety__first_command_guard=0.1)
     had = Inputs(dt=0.0, tau_applied=np.full(12, 0.5))
     c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, estop="emergency stop"))
@@ -144,7 +138,6 @@ def test_a_fault_damps_a_torque_beyond_the_limits_degrades_and_both_are_reported
     assert command.mode is Mode.FAULT
     assert "99.0 rad/s" in command.message
     assert np.abs(command.tau).max() <= 2.7
-
     c = controller("solo12", consistency="off")
     reference = Reference(q=c.robot.joint_angles(c.stance), v=np.zeros(12), a=np.full(12, 3000.0))
     command = c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0, reference=reference))
@@ -212,12 +205,8 @@ def test_arrays_of_any_dtype_and_memory_order_are_accepted(source):
     contacts = c.contacts(state.q, c.robot.contact_names)
     plan = Schedule(stance=np.ones(4, dtype=bool), time_to_switch=np.full(4, np.inf))
     reference = Reference(q=c.robot.joint_angles(c.stance), v=zero, a=zero, schedule=plan)
-    strange = msgspec.structs.replace(
-        contacts,
-        normals=np.asfortranarray(contacts.normals),
-        points=np.asfortranarray(contacts.points),
-        gaps=np.repeat(contacts.gaps, 2)[::2],
-    )
+    turned = {name: np.asfortranarray(getattr(contacts, name)) for name in ("normals", "points")}
+    strange = msgspec.structs.replace(contacts, gaps=np.repeat(contacts.gaps, 2)[::2], **turned)
     stance = np.ones(8, dtype=bool)[::2]
     also = msgspec.structs.replace(reference, schedule=Schedule(stance=stance, time_to_switch=np.full(4, np.inf, np.float32)))
     for dt in (0.0, 1e-3, 1e-3):
@@ -249,7 +238,11 @@ def test_arbitrary_finite_inputs_give_a_finite_torque_within_limits(name, law):
             q, v = c.stance + size * rng.normal(size=19), size * rng.normal(size=18)
             if k % 2:
                 q[3:7] /= np.linalg.norm(q[3:7])
-            contacts = random_contacts(c, rng, size)
+            n = int(rng.integers(0, 5))
+            keys, normals = tuple(rng.permutation(list(c.robot.spheres.keys))[:n]), rng.normal(size=(n, 3))
+            normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+            mu, points = rng.choice([0.0, 0.5, 1e6, np.inf], n), size * rng.normal(size=(n, 3))
+            contacts = contacts_from_points(c.robot, keys, points, normals, mu, size * rng.normal(size=n))
             reference = Reference(*[], **{f: size * rng.normal(size=12) for f in ("q", "v", "a")}) if k % 3 == 0 else None
             inputs = Inputs(dt=abs(size * rng.normal()), tau_applied=size * rng.normal(size=12), reference=reference)
             command = c.step(State(q=q, v=v), contacts, inputs)
@@ -258,17 +251,7 @@ def test_arbitrary_finite_inputs_give_a_finite_torque_within_limits(name, law):
             assert command.mode in set(Mode)
 
 
-def random_contacts(c, rng, size):
-    n = int(rng.integers(0, 5))
-    keys = tuple(rng.permutation(list(c.robot.spheres.keys))[:n])
-    normals = rng.normal(size=(n, 3))
-    normals /= np.linalg.norm(normals, axis=1, keepdims=True)
-    mu = rng.choice([0.0, 0.5, 1e6, np.inf], n)
-    return contacts_from_points(c.robot, keys, size * rng.normal(size=(n, 3)), normals, mu, size * rng.normal(size=n))
-
-
 def test_kinematics_are_recomputed_when_the_state_was_modified():
-    """The kinematics of the contact search are reused only for an unchanged state."""
     c, other = controller("quadruped"), controller("quadruped")
     state = at_rest(c)
     contacts = c.contacts(state)
@@ -282,7 +265,6 @@ def test_kinematics_are_recomputed_when_the_state_was_modified():
 
 @pytest.mark.parametrize("name", ["quadruped", "quadruped-trot"])
 def test_each_algorithm_of_pinocchio_runs_once_per_configuration(monkeypatch, name):
-    """Inertia and bias forces once; forward kinematics once, at the reference angles."""
     controller, counts, pin = load_controller(name), collections.Counter(), idyn.model.robot.pin
 
     class Counting:
@@ -320,7 +302,6 @@ def test_the_state_is_extrapolated_by_the_pending_predictions_that_are_kept():
     assert compensation.extrapolate(state, 0.0) is state
     compensation.reset()
     assert compensation.extrapolate(state, 0.005) is state
-
     c, rng = controller("solo12"), np.random.default_rng(0)
     compensation, state = DelayCompensation(c.robot, DT), nudged(c, rng)
     accelerations = rng.normal(size=(7, c.robot.nv))
@@ -333,7 +314,6 @@ def test_the_state_is_extrapolated_by_the_pending_predictions_that_are_kept():
     ahead = compensation.extrapolate(state, 3 * DT)
     np.testing.assert_array_equal(ahead.v, v)
     np.testing.assert_array_equal(ahead.q, q)
-
     c = controller("solo12")
     compensation, state = DelayCompensation(c.robot, DT), at_rest(c)
     for _ in range(2 * MAX_TICKS):
@@ -416,9 +396,7 @@ def test_motion_and_contact_forces_match_the_prediction(name, kind, axis, law):
 @every("kind", ["squat", "sway"])
 def test_selection_removes_the_chatter_of_an_indeterminate_stance(kind):
     """Basic solutions found anew each tick jump between feet; with it torques are smooth, at the same motion [ZD Table 4].
-
-    Rounding decides when they jump: the ratio is 55 with the BLAS kernels of one processor, above 100 with others.
-    """
+    Rounding decides when they jump: the ratio is 55 with the BLAS kernels of one processor, above 100 with others."""
     settings = {"law": "coulomb", "consistency": "stick"} | EXACT | {"reference__kind": kind, "reference__start": 0.0}
     loops = {
         selection: Loop(controller("solo12", selection=selection, warm_start=warm, **settings), world_of("solo12")).run(500)
@@ -433,8 +411,7 @@ def test_selection_removes_the_chatter_of_an_indeterminate_stance(kind):
 @every("kind", ["sway", "squat"])
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 def test_cold_starts_are_solved_by_their_first_rung(name, kind):
-    """A stance is as degenerate as a contact problem gets. Begun anew at every tick, the law needs no regularisation, and the
-    demand on which all feet stay is not given up."""
+    """Begun anew in a degenerate stance, the law needs no regularisation and gives up no demand on which all feet stay."""
     settings = EXACT | {"law": "coulomb", "selection": "off", "warm_start": False, "ground__drift": True}
     c = controller(name, reference__kind=kind, reference__start=0.0, **settings)
     world = world_of(name)
@@ -450,8 +427,7 @@ def test_cold_starts_are_solved_by_their_first_rung(name, kind):
 @pytest.mark.parametrize("law", fast(["no-slip", "coulomb", "cone"], "coulomb"))
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 def test_the_shipped_controller_stands_on_rigid_and_on_soft_ground(name, law, engine):
-    """Another contact model than the law's: the robot sinks as far as four springs give under its weight, on rigid ground not
-    at all, and the forces are those predicted."""
+    """Another contact model than the law's: the robot sinks as far as four springs give, and the forces are those predicted."""
     c = controller(name, law=law)
     loop = Loop(c, world_of(name, engine)).run(600)
     weight = c.robot.total_mass * 9.81

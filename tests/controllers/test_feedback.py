@@ -8,18 +8,16 @@ import numpy as np
 import pinocchio as pin
 import pytest
 import urdf
-from fast import every
+from fast import every, every_row
 from rigs import at_rest, controller, nudged
 
-from controllers.build import load_controller
 from controllers.command import Inputs, Reference
 from controllers.config.loading import load
 from controllers.feedback import FeedbackSettings, JointFeedback, Spread, SpreadSettings, Stabilisation, StabilisationSettings
 from controllers.floors import VerticalLeg, critical_damping, floor_map, floor_warning, spectral_radius
 from controllers.robot.damping import carried, carried_late, damping_gains
-from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
-from idyn import ConfigError, Description, Flat, Robot, Selection, State, contacts_from_geometry
+from idyn import ConfigError, Description, Flat, Robot, Selection, State, contacts_from_geometry, load_controller, load_robot
 from sim_harness.studies.controllers import CONTROLLERS
 
 # -- joint feedback ----------------------------------------------------------------------------------------------------
@@ -80,7 +78,6 @@ def test_pid_torque_can_be_added_to_a_law_and_needs_gains():
     np.testing.assert_array_equal(two.tau_fb, feedback)
     np.testing.assert_allclose(two.tau, np.clip(one.tau_ff + feedback, -7.3, 7.3), atol=1e-12)
     assert not one.tau_fb.any()
-
     with pytest.raises(ConfigError, match=r"torque_feedback\.kp"):
         controller("paper-stand", law="pid")
 
@@ -107,8 +104,7 @@ DT = 1e-3
 
 
 def speeds_after(model, damping, steps, *, late=0):
-    """Return the largest speed after each step from 1 rad/s in all joints; gravity off, positions held at the neutral pose.
-    late: the torque is that of the speeds so many steps before"""
+    """Largest speeds after each step from 1 rad/s in all joints, without gravity. late: the torque is so many steps old"""
     data, q, v = model.createData(), pin.neutral(model), np.ones(model.nv)
     model.gravity.linear = np.zeros(3)
     largest, before = [], [v] * (late + 1)
@@ -120,8 +116,7 @@ def speeds_after(model, damping, steps, *, late=0):
 
 
 def light_finger(inertia):
-    """Robot, and Pinocchio's model, of two links with joints to each other and to the base; the second is a finger of this
-    inertia [kg·m²]."""
+    """Robot, and Pinocchio's model, of two links in a chain on the base; the second is a finger of this inertia [kg·m²]."""
     parts = [urdf.link("base")]
     for name, parent, mass, moment in (("arm", "base", 1.0, 0.01), ("finger", "arm", 1e-4, inertia)):
         parts.append(urdf.link(name, mass, moment))
@@ -170,9 +165,8 @@ def test_late_feedback_does_not_drive_a_finger_whose_rotor_is_absent(rotor, tick
 def test_shipped_damping_is_stable_as_it_is(name):
     settings = load("controllers", name, ControllerSettings)
     robot, stance = load_robot(settings.robot)
-    np.testing.assert_array_equal(
-        damping_gains(settings.safety.damping, robot, stance, settings.period), settings.safety.damping
-    )
+    damping = settings.safety.damping
+    np.testing.assert_array_equal(damping_gains(damping, robot, stance, settings.period), damping)
 
 
 # -- spread: displaced feet are pushed towards their reference positions -----------------------------------------------
@@ -202,7 +196,6 @@ def test_a_displaced_foot_is_pushed_back_within_friction():
     np.testing.assert_allclose(force[0, :2], expected[:2], rtol=0.05)
     assert force[0, 2] == pytest.approx(0.0, abs=1e-12)
     np.testing.assert_allclose(force[1:], 0.0, atol=1e-12)
-
     most, sizes = 0.2 * c.robot.total_mass * 9.81 / 4, []
     for angle in [*np.linspace(0.005, 0.1, 20), 0.8]:
         state, angles = astray(c, angle)
@@ -224,9 +217,8 @@ def test_spread_changes_internal_forces_and_not_the_motion():
     answers = [x.step(state, contacts_of(x, state.q), Inputs(dt=0.0)).prediction for x in (c, loose)]
     np.testing.assert_allclose(answers[0].v_plus, answers[1].v_plus, atol=1e-9)
     np.testing.assert_allclose(answers[0].force.sum(axis=0), answers[1].force.sum(axis=0), atol=1e-6)
-    lean = Spread(c.settings.spread, c.robot, Selection.FORCE).preferred(
-        c.robot.kinematics(state), contacts_of(c, state.q), c.robot.joint_angles(c.stance)
-    )
+    spread, angles = Spread(c.settings.spread, c.robot, Selection.FORCE), c.robot.joint_angles(c.stance)
+    lean = spread.preferred(c.robot.kinematics(state), contacts_of(c, state.q), angles)
     assert (answers[0].force - answers[1].force)[0] @ lean[0] > 0.25 * lean[0] @ lean[0]
 
 
@@ -248,9 +240,8 @@ ROBOT_AND_STANCE = load_robot("quadruped")
 def torque(robot, q, v=None, velocity=STILL, height=0.161853, **settings):
     state = State(q=q, v=np.zeros(robot.nv) if v is None else v)
     contacts = contacts_from_geometry(robot, q, Flat(), margin=1.0)
-    return Stabilisation(StabilisationSettings(**settings), robot, height).torque(
-        robot.kinematics(state), contacts, velocity
-    ), contacts
+    stabilisation = Stabilisation(StabilisationSettings(**settings), robot, height)
+    return stabilisation.torque(robot.kinematics(state), contacts, velocity), contacts
 
 
 def joint_torque_of_pushes(robot, q, contacts, forces):
@@ -281,10 +272,8 @@ def test_a_base_too_low_or_falling_is_pushed_up_and_one_too_high_is_not_pulled_d
     tau, contacts = torque(robot, q, kp=(0, 0, 100.0, 0, 0, 0), height=q[2] + 0.01)
     np.testing.assert_allclose(tau, joint_torque_of_pushes(robot, q, contacts, np.ones(4)), atol=1e-6)
     assert np.abs(tau).max() > 0.01
-
     tau, _ = torque(robot, q, kp=(0, 0, 100.0, 0, 0, 0), height=q[2] - 0.01)
     assert not tau.any()
-
     v = np.zeros(robot.nv)
     v[2] = -0.1
     tau, contacts = torque(robot, q, v, kv=(0, 0, 30.0, 0, 0, 0))
@@ -307,8 +296,7 @@ def test_only_the_lower_side_pushes():
 
 
 def test_the_literal_variant_keeps_positive_tangential_forces():
-    """For a forward velocity error feet on level ground have no normal part: the force is zero, or, literally, forward
-    friction."""
+    """For a forward velocity error feet on level ground have no normal part: the force is zero, or, literally, friction."""
     robot, q = ROBOT_AND_STANCE
     gains = {"kv": (10.0, 0.0, 0.0, 0.0, 0.0, 0.0)}
     forwards, backwards = np.array([0.2, 0.0, 0.0]), np.array([-0.2, 0.0, 0.0])
@@ -421,14 +409,11 @@ def test_shipped_controllers_are_not_warned_about(name):
     assert floor_warning(load_controller(name)) == ""
 
 
-@every(
-    ("name", "changes", "cause"),
-    [
-        ("go2", {"period": 0.01}, "period = 0.01 s (stable with 0.001 s):"),
-        ("go2", {"ground": {"relaxation": 0.005}}, "ground.relaxation = 0.005 s (stable with 0.05 s):"),
-        ("go2", {"feedback": {"kp": 1e4, "kd": 2e3}}, "feedback.kp = 10000, feedback.kd = 2000 on a foot of"),
-        ("paper-stand", {}, "ground.relaxation = 0 s (stable with 0.05 s)"),
-    ],
+@every_row(
+    ("go2", {"period": 0.01}, "period = 0.01 s (stable with 0.001 s):"),
+    ("go2", {"ground": {"relaxation": 0.005}}, "ground.relaxation = 0.005 s (stable with 0.05 s):"),
+    ("go2", {"feedback": {"kp": 1e4, "kd": 2e3}}, "feedback.kp = 10000, feedback.kd = 2000 on a foot of"),
+    ("paper-stand", {}, "ground.relaxation = 0 s (stable with 0.05 s)"),
 )
 def test_settings_that_cannot_hold_are_named(name, changes, cause):
     """The map, which `idyn check` prints, agrees."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import every
+from fast import every, every_row
 from rigs import DT, Walker, at_rest, controller, stances
 from scipy.spatial.transform import Rotation
 
@@ -14,6 +14,9 @@ from idyn.tasks import AngularMomentumTask, CenterOfPressureTask, ComTask, Force
 
 TROT = GaitSettings(period=0.4, duty=0.7)
 FORWARD = np.array([0.2, 0.0, 0.0])
+HAND, FOOT = "left_wrist_yaw_link", "left_ankle_roll_link"
+WALKS = Steering(velocity=np.array([0.2, 0.0, 0.0]))
+PLACE = np.array([0.2, 0.2, 0.9])
 
 
 def walking(seconds=1.0, **gait):
@@ -69,7 +72,6 @@ def test_period_duty_and_step_height_are_as_commanded_and_then_as_configured():
         np.testing.assert_allclose(np.diff(lifts) * DT, 0.6, atol=2 * DT)
     heights = np.array([walker.plan.legs.feet(reference.q)[:, 2] for reference in references[1200:]])
     assert np.ptp(heights, axis=0) == pytest.approx(0.03, abs=0.002)
-
     walker, _ = walking(2.0, period=0.8, duty=0.8)
     stance = stances(command(walker, 2.0, velocity=FORWARD))[800:]
     for lifts in lift_offs(stance):
@@ -99,19 +101,16 @@ def test_a_reset_returns_to_the_configured_gait():
         np.testing.assert_array_equal(one.q, other.q)
 
 
-@every(
-    ("field", "steering"),
-    [
-        ("gait.period", {"gait": {"period": 0.1}}),
-        ("gait.period", {"gait": {"period": float("nan")}}),
-        ("gait.period", {"gait": {"period": 0.16, "duty": 0.75}}),
-        ("gait.duty", {"gait": {"duty": 0.4}}),
-        ("gait.duty", {"gait": {"duty": 0.9}}),  # a swing of 0.04 s
-        ("gait.duty", {"gait": {"pattern": "walk"}}),  # 0.7 as configured
-        ("gait.step_height", {"gait": {"step_height": 0.0}}),
-        ("gait.step_height", {"gait": {"step_height": 0.2}}),
-        ("velocity", {"gait": {"pattern": "stand"}, "velocity": FORWARD}),
-    ],
+@every_row(
+    ("gait.period", {"gait": {"period": 0.1}}),
+    ("gait.period", {"gait": {"period": float("nan")}}),
+    ("gait.period", {"gait": {"period": 0.16, "duty": 0.75}}),
+    ("gait.duty", {"gait": {"duty": 0.4}}),
+    ("gait.duty", {"gait": {"duty": 0.9}}),  # a swing of 0.04 s
+    ("gait.duty", {"gait": {"pattern": "walk"}}),  # 0.7 as configured
+    ("gait.step_height", {"gait": {"step_height": 0.0}}),
+    ("gait.step_height", {"gait": {"step_height": 0.2}}),
+    ("velocity", {"gait": {"pattern": "stand"}, "velocity": FORWARD}),
 )
 def test_a_gait_that_the_planner_cannot_realise_is_refused_with_its_field(field, steering):
     walker = Walker(gait=TROT)
@@ -130,9 +129,8 @@ def test_gaits_within_the_limits_are_accepted():
 # -- gaits that follow the speed, and plans that follow a pushed base --------------------------------------------------
 
 
-SLOW = GaitSettings(
-    period=0.4, duty=0.7, capture=0.0, fast=FastSettings(speeds=(0.2, 0.6), period=0.3, duty=0.5, step_height=0.03)
-)
+FAST = FastSettings(speeds=(0.2, 0.6), period=0.3, duty=0.5, step_height=0.03)
+SLOW = GaitSettings(period=0.4, duty=0.7, capture=0.0, fast=FAST)
 GRAVITY = 9.81
 
 
@@ -234,26 +232,18 @@ def test_after_a_push_the_robot_steps_home_and_stands():
     np.testing.assert_array_equal(walker.plan.plan.u, 0.0)
 
 
-HAND, FOOT = "left_wrist_yaw_link", "left_ankle_roll_link"
-WALKS = Steering(velocity=np.array([0.2, 0.0, 0.0]))
-PLACE = np.array([0.2, 0.2, 0.9])
-
-
 @pytest.fixture(scope="module")
 def g1():
     return controller("g1-walk")
 
 
-@every(
-    "task",
-    [
-        FrameTask(frame=HAND, position=PLACE),
-        FrameTask(frame="head_link", rotation=np.eye(3)),
-        FrameTask(frame="torso_link", rotation=np.eye(3), axes="local", mask=[False] * 5 + [True]),
-        PostureTask(joints=["waist_yaw_joint", "left_elbow_joint"], angles=[0.1, 0.2], stiffness=1000.0, damping=100.0),
-    ],
+@every_row(
+    FrameTask(frame=HAND, position=PLACE),
+    FrameTask(frame="head_link", rotation=np.eye(3)),
+    FrameTask(frame="torso_link", rotation=np.eye(3), axes="local", mask=[False] * 5 + [True]),
+    PostureTask(joints=["waist_yaw_joint", "left_elbow_joint"], angles=[0.1, 0.2], stiffness=1000.0, damping=100.0),
 )
-def test_tasks_above_the_legs_are_accepted_and_leave_the_forces_of_the_feet(g1, task):
+def test_tasks_above_the_legs_are_accepted_and_leave_the_forces_of_the_feet(task, g1):
     stack = TaskStack(tasks=[task])
     g1.check_steering(WALKS, stack)
     g1.check_steering(Steering(), stack)
@@ -267,28 +257,25 @@ def test_tasks_above_the_legs_are_accepted_and_leave_the_forces_of_the_feet(g1, 
     assert {"centre of mass", "trunk", task.label()} <= {outcome.name for outcome in command.outcomes}
 
 
-@every(
-    ("field", "task", "reason"),
-    [
-        ("kind", ComTask(position=[0.0] * 3), "the gait decides how the centre of mass"),
-        ("kind", AngularMomentumTask(), "the gait decides how the centre of mass"),
-        ("kind", ForceTask(contacts="left_ankle_roll_link_0", normal=1.0), "how the feet are loaded"),
-        ("kind", CenterOfPressureTask(contacts=["left_ankle_roll_link_0"], point=[0.0] * 3), "how the feet are loaded"),
-        ("frame", FrameTask(frame="root_joint", position=[0.0] * 3), "got root_joint"),
-        ("frame", FrameTask(frame="pelvis", rotation=np.eye(3)), "got pelvis"),
-        ("frame", FrameTask(frame=FOOT, position=[0.0] * 3), f"got {FOOT}"),
-        ("frame", FrameTask(frame="right_knee_link", position=[0.0] * 3), "got right_knee_link"),
-        ("joints", PostureTask(joints=["left_knee_joint", "left_elbow_joint"], angles=[0.0, 0.0]), "got left_knee_joint$"),
-        ("joints", PostureTask(angles=[0.0] * 29), "got left_hip_pitch_joint, left_hip_roll_joint"),
-        ("position", FrameTask(frame=HAND, velocity=[0.1] * 6), "expected position or rotation"),
-        ("angles", PostureTask(joints=["left_elbow_joint"]), "expected angles"),
-        ("stiffness", FrameTask(frame=HAND, position=PLACE, stiffness=1001.0), "at most 1000 beside a gait, got 1001"),
-        ("damping", FrameTask(frame=HAND, position=PLACE, damping=1e6), "at most 100 beside"),
-        ("level", FrameTask(frame=HAND, position=PLACE, level=1), "expected 0: .* got 1"),
-        ("name", FrameTask(frame=HAND, position=PLACE, name="landing pad"), "got 'landing pad'"),
-    ],
+@every_row(
+    ("kind", ComTask(position=[0.0] * 3), "the gait decides how the centre of mass"),
+    ("kind", AngularMomentumTask(), "the gait decides how the centre of mass"),
+    ("kind", ForceTask(contacts="left_ankle_roll_link_0", normal=1.0), "how the feet are loaded"),
+    ("kind", CenterOfPressureTask(contacts=["left_ankle_roll_link_0"], point=[0.0] * 3), "how the feet are loaded"),
+    ("frame", FrameTask(frame="root_joint", position=[0.0] * 3), "got root_joint"),
+    ("frame", FrameTask(frame="pelvis", rotation=np.eye(3)), "got pelvis"),
+    ("frame", FrameTask(frame=FOOT, position=[0.0] * 3), f"got {FOOT}"),
+    ("frame", FrameTask(frame="right_knee_link", position=[0.0] * 3), "got right_knee_link"),
+    ("joints", PostureTask(joints=["left_knee_joint", "left_elbow_joint"], angles=[0.0, 0.0]), "got left_knee_joint$"),
+    ("joints", PostureTask(angles=[0.0] * 29), "got left_hip_pitch_joint, left_hip_roll_joint"),
+    ("position", FrameTask(frame=HAND, velocity=[0.1] * 6), "expected position or rotation"),
+    ("angles", PostureTask(joints=["left_elbow_joint"]), "expected angles"),
+    ("stiffness", FrameTask(frame=HAND, position=PLACE, stiffness=1001.0), "at most 1000 beside a gait, got 1001"),
+    ("damping", FrameTask(frame=HAND, position=PLACE, damping=1e6), "at most 100 beside"),
+    ("level", FrameTask(frame=HAND, position=PLACE, level=1), "expected 0: .* got 1"),
+    ("name", FrameTask(frame=HAND, position=PLACE, name="landing pad"), "got 'landing pad'"),
 )
-def test_tasks_that_contradict_the_gait_are_refused_by_name(g1, field, task, reason):
+def test_tasks_that_contradict_the_gait_are_refused_by_name(field, task, reason, g1):
     with pytest.raises(InputError, match=reason) as refused:
         g1.check_steering(WALKS, TaskStack(tasks=[FrameTask(frame=HAND, position=PLACE), task]))
     assert refused.value.field == f"tasks[1].{field}"
@@ -336,7 +323,6 @@ def stream(make, count, interval=T):
 
 
 def sampled(motions, field, interval=T, n=20):
-    """The field of the first task, n times in each interval."""
     times = np.arange(n) * interval / n
     return np.array([getattr(motion.at(t).tasks[0], field) for motion in motions for t in times])
 
@@ -365,14 +351,12 @@ def test_a_straight_path_is_exact_but_late_and_a_step_is_reached_without_oversho
     np.testing.assert_allclose(sampled(motions[150:], "velocity"), np.tile([1.0, -2.0, 0.5], (1000, 1)), atol=1e-6)
     lag = 200 * T - T - motions[-1].at(0.0).tasks[0].position[0]
     assert lag == pytest.approx(STRETCH * T, abs=1e-6)
-
     motions = stream(lambda t: ComTask(position=[0.1 if t > 0.05 else 0.0, 0.0, 0.0]), 10)
     x, v = sampled(motions[1:], "position")[:, 0], sampled(motions[1:], "velocity")
     assert (np.diff(x) >= 0.0).all()
     assert np.abs(np.diff(x)).max() < 0.1 * 0.12
     assert x[-1] == pytest.approx(0.1, abs=1e-6)
     assert not v.any()
-
     (first, last) = stream(lambda t: ComTask(position=[t, 0.0, 0.0]), 2)
     np.testing.assert_allclose(last.at(STRETCH * T).tasks[0].position, [T, 0.0, 0.0], atol=1e-15)
     np.testing.assert_array_equal(last.at(1.0).tasks[0].velocity, 0.0)
@@ -395,16 +379,13 @@ def test_rotations_turn_evenly(axes):
     np.testing.assert_array_equal(v[:, :3], 0.0)
 
 
-@every(
-    "task",
-    [
-        ComTask(position=[1.0, 0.0, 0.0], velocity=[0.0, 1.0, 0.0]),
-        ComTask(position=[1.0, 0.0, 0.0], acceleration=[0.0, 1.0, 0.0]),
-        FrameTask(frame="f", position=[1.0, 0.0, 0.0], velocity=[0.0, 1.0, 0.0, 0.0, 0.0, 0.0]),
-        PostureTask(angles=[1.0], velocity=[0.0]),
-        AngularMomentumTask(momentum=[1.0, 0.0, 0.0], momentum_rate=[0.0, 1.0, 0.0]),
-        ForceTask(contacts="a", normal=4.0),
-    ],
+@every_row(
+    ComTask(position=[1.0, 0.0, 0.0], velocity=[0.0, 1.0, 0.0]),
+    ComTask(position=[1.0, 0.0, 0.0], acceleration=[0.0, 1.0, 0.0]),
+    FrameTask(frame="f", position=[1.0, 0.0, 0.0], velocity=[0.0, 1.0, 0.0, 0.0, 0.0, 0.0]),
+    PostureTask(angles=[1.0], velocity=[0.0]),
+    AngularMomentumTask(momentum=[1.0, 0.0, 0.0], momentum_rate=[0.0, 1.0, 0.0]),
+    ForceTask(contacts="a", normal=4.0),
 )
 def test_targets_with_derivatives_and_forces_are_as_commanded(task):
     before = TargetMotion(TaskStack(tasks=[doubled(task)]))
@@ -416,7 +397,6 @@ def test_targets_with_derivatives_and_forces_are_as_commanded(task):
 
 
 def doubled(task):
-    """The same task with its vectors doubled."""
     fields = {name: getattr(task, name) for name in task.__struct_fields__}
     return type(task)(**{name: 2.0 * np.array(value) if isinstance(value, list) else value for name, value in fields.items()})
 

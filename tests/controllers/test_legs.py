@@ -8,7 +8,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 import qpsolvers
-from fast import every
+from fast import every, every_row
 from many_hinges import quadruped_of
 from rigs import Walker
 from scipy.integrate import solve_ivp
@@ -29,9 +29,7 @@ from controllers.planners.two_legs.feet import Pose, Span, Swing, feet_of, neare
 from controllers.planners.two_legs.steps import Steps, StepSettings, abreast, next_step, within_reach
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.kinematics import close_chains, contact_places
-from controllers.robot.load import load_robot
-from idyn import Flat, Robot, contacts_of_places
-from idyn.errors import ConfigError, InputError
+from idyn import ConfigError, Flat, InputError, Robot, contacts_of_places, load_robot
 from idyn.model.description import Closure
 from idyn.types import Array, State
 
@@ -40,6 +38,17 @@ BUILDS = [(4, 4), (5, 5), (6, 6), (7, 7), (4, 7)]  # hinges of the front and the
 FEET = ("LF", "RF", "LH", "RH")
 WAY = 0.02 * np.array([[1, 2, 1], [-1, 1, 0.5], [0.3, -1, 1], [2, 0.2, -1]])
 ALL, FLAT = np.ones(3), np.array([1.0, 0.0, 1.0])
+FINE, COARSE = (1e-8, 1e-7), (1e-6, 1e-6)
+G, T, N = 9.81, 0.03, 6
+HIPS = np.array([[0.2, 0.15, 0.0], [0.2, -0.15, 0.0], [-0.2, 0.15, 0.0], [-0.2, -0.15, 0.0]])
+BODY = Body(14.0, np.array([[0.11, 0.002, 0.0], [0.002, 0.25, 0.01], [0.0, 0.01, 0.3]]))
+WEIGHTS = Weights(np.array([10.0, 10.0, 5.0, 20.0, 20.0, 100.0, 0.1, 0.1, 0.3, 10.0, 10.0, 5.0]), 1e-4, 0.5, 250.0)
+OMEGA = 3.6
+SPANS = (
+    Span(0.2, np.array([0.0, 0.1]), np.array([0.1, -0.1])),
+    Span(0.5, np.array([0.1, -0.1]), np.array([0.1, -0.1])),
+    Span(0.3, np.array([0.1, -0.1]), np.array([0.3, 0.1])),
+)
 
 
 class Rig:
@@ -68,11 +77,8 @@ class Rig:
         pin.forwardKinematics(self.model, self.data, *map(self.in_pinocchio, (q, v, a)))
         pin.updateFramePlacements(self.model, self.data)
         at = self.model.getFrameId(frame), pin.LOCAL_WORLD_ALIGNED
-        return (
-            self.data.oMf[at[0]].translation,
-            pin.getFrameVelocity(self.model, self.data, *at).linear,
-            pin.getFrameClassicalAcceleration(self.model, self.data, *at).linear,
-        )
+        motion = (get(self.model, self.data, *at).linear for get in (pin.getFrameVelocity, pin.getFrameClassicalAcceleration))
+        return self.data.oMf[at[0]].translation, *motion
 
 
 @lru_cache(maxsize=16)
@@ -107,7 +113,6 @@ def test_inverse_kinematics_inverts_forward_kinematics(name):
 
 @every(("build", "along", "tolerance"), [*((build, ALL, 1e-7) for build in BUILDS), ("fivebar", FLAT, 1e-9)])
 def test_feet_move_as_wanted(build, along, tolerance):
-    """Position, velocity and acceleration of the feet for the joint motion that was found; both chains of a closed leg."""
     rig, rng = rig_of(build), np.random.default_rng(0)
     home = rig.legs.feet(rig.angles)
     for _ in range(20):
@@ -120,14 +125,7 @@ def test_feet_move_as_wanted(build, along, tolerance):
                     np.testing.assert_allclose(one, wanted, atol=tolerance * max(1.0, np.abs(wanted).max()))
 
 
-@every(
-    ("build", "along", "tolerances"),
-    [
-        *((name, ALL, (1e-8, 1e-7)) for name in (*ROBOTS, "solo8")),
-        *((build, ALL, (1e-6, 1e-6)) for build in BUILDS),
-        ("fivebar", FLAT, (1e-6, 1e-6)),
-    ],
-)
+@every_row(*((name, ALL, FINE) for name in (*ROBOTS, "solo8")), *((b, ALL, COARSE) for b in BUILDS), ("fivebar", FLAT, COARSE))
 def test_joint_speeds_and_accelerations_match_finite_differences(build, along, tolerances):
     """With more hinges than the foot needs, too."""
     rig, way, e = rig_of(build), WAY * along, 1e-5
@@ -160,9 +158,8 @@ def test_the_posture_is_the_nearest_to_the_stance(build):
     assert reached
     away = rig.in_pinocchio(q - rig.angles)
     for (frame,) in rig.ends:
-        full = pin.computeFrameJacobian(
-            rig.model, rig.data, rig.in_pinocchio(q), rig.model.getFrameId(frame), pin.LOCAL_WORLD_ALIGNED
-        )
+        end = rig.model.getFrameId(frame)
+        full = pin.computeFrameJacobian(rig.model, rig.data, rig.in_pinocchio(q), end, pin.LOCAL_WORLD_ALIGNED)
         J, of_leg = full[:3], np.abs(full).max(axis=0) > 0
         pull = np.linalg.lstsq(J[:, of_leg].T, away[of_leg], rcond=None)[0]
         np.testing.assert_allclose(J[:, of_leg].T @ pull, away[of_leg], atol=1e-7)
@@ -214,7 +211,6 @@ def test_legs_of_two_hinges_reach_further_forwards_than_sideways(name):
 
 
 def test_closed_legs_walk_in_the_plan():
-    """Standing feet do not move in the world, both chains stay closed; the motors alone are the reference."""
     walker = Walker("fivebar", velocity=(0.2, 0.0, 0.0))
     robot, moved, last = walker.robot, [], None
     for k in range(1500):
@@ -223,9 +219,8 @@ def test_closed_legs_walk_in_the_plan():
         assert len(reference.q) == robot.na
         q = close_chains(robot, walker.q)
         walker.stance = q
-        feet = robot.place(q)[1][robot.spheres.joints] + np.einsum(
-            "nij,nj->ni", robot.place(q)[0][robot.spheres.joints], robot.spheres.offsets
-        )
+        turns, origins = (each[robot.spheres.joints] for each in robot.place(q))
+        feet = origins + np.einsum("nij,nj->ni", turns, robot.spheres.offsets)
         if last is not None and k > 300:
             both = reference.schedule.stance & last[1]
             moved.append(np.abs(feet - last[0])[both, 0].max())
@@ -249,12 +244,6 @@ def test_an_open_leg_with_a_joint_without_motor_is_refused():
     other = robot.variant(unactuated=("LF_3",))
     with pytest.raises(ConfigError, match="LF_3"):
         Legs(other, stance)
-
-
-G, T, N = 9.81, 0.03, 6
-HIPS = np.array([[0.2, 0.15, 0.0], [0.2, -0.15, 0.0], [-0.2, 0.15, 0.0], [-0.2, -0.15, 0.0]])
-BODY = Body(14.0, np.array([[0.11, 0.002, 0.0], [0.002, 0.25, 0.01], [0.0, 0.01, 0.3]]))
-WEIGHTS = Weights(np.array([10.0, 10.0, 5.0, 20.0, 20.0, 100.0, 0.1, 0.1, 0.3, 10.0, 10.0, 5.0]), 1e-4, 0.5, 250.0)
 
 
 def horizon(stands, yaw=0.7):
@@ -330,7 +319,6 @@ def test_a_standing_body_is_carried_in_equal_shares_and_one_in_flight_falls():
     motion = planned_motion(BODY, start, plan, WEIGHTS)
     np.testing.assert_allclose(motion.forces, np.broadcast_to([0.0, 0.0, BODY.mass * G / 4], (N, 4, 3)), atol=1e-6)
     np.testing.assert_allclose(motion.states, plan.wanted, atol=1e-9)
-
     start = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0, 0.0, 0.5, 0.4, 0.0, 1.0])
     motion = planned_motion(BODY, start, horizon(np.zeros((N, 4), bool), yaw=0.0), WEIGHTS)
     t = T * np.arange(1, N + 1)
@@ -345,10 +333,7 @@ def mpc_planner(pattern="trot", name="quadruped"):
     return MpcPlanner(robot, stance, settings), robot, State(q=stance, v=np.zeros(robot.nv))
 
 
-@every(
-    ("pattern", "groups"),
-    [("trot", {(0, 3), (1, 2), ()}), ("pace", {(0, 2), (1, 3), ()}), ("bound", {(0, 1), (2, 3), ()}), ("stand", {()})],
-)
+@every_row(("trot", {(0, 3), (1, 2), ()}), ("pace", {(0, 2), (1, 3), ()}), ("bound", {(0, 1), (2, 3), ()}), ("stand", {()}))
 def test_feet_swing_in_the_groups_of_the_gait_and_the_others_get_forces(pattern, groups):
     plan, robot, state = mpc_planner(pattern)
     keys, found = robot.spheres.keys, set()
@@ -389,14 +374,6 @@ def test_settings_that_are_no_gait_of_the_robot_are_refused():
     robot, stance = load_robot("quadruped")
     with pytest.raises(ConfigError, match="phases"):
         MpcPlanner(robot, stance, MpcSettings(gait=GaitSettings(pattern="table", touchdown=(0.0, 0.5))))
-
-
-OMEGA = 3.6
-SPANS = (
-    Span(0.2, np.array([0.0, 0.1]), np.array([0.1, -0.1])),
-    Span(0.5, np.array([0.1, -0.1]), np.array([0.1, -0.1])),
-    Span(0.3, np.array([0.1, -0.1]), np.array([0.3, 0.1])),
-)
 
 
 def test_the_planned_dcm_ends_above_the_last_centre_of_pressure() -> None:
@@ -477,7 +454,6 @@ def test_feet_of_g1_are_whole_soles_and_others_have_none() -> None:
     quadruped, stands = load_robot("quadruped")
     with pytest.raises(ConfigError, match="two links"):
         feet_of(quadruped, stands)
-
     robot, _ = load_robot("g1")
     left = robot.spheres.keys[:4]
     assert with_whole_soles(robot, left[2:3]) == left
@@ -535,11 +511,8 @@ def test_point_feet_walk_at_the_commanded_speed_though_the_centre_of_pressure_is
 
 
 def test_commands_and_refused_steering() -> None:
-    settings = parse(
-        {"kind": "two-legs", "start": 1.0, "commands": [[2.0, 0.3, 0.0, 0.0], [1.0, 0.0, 0.0, 0.5]]},
-        TwoLegsSettings,
-        "reference",
-    )
+    table = {"kind": "two-legs", "start": 1.0, "commands": [[2.0, 0.3, 0.0, 0.0], [1.0, 0.0, 0.0, 0.5]]}
+    settings = parse(table, TwoLegsSettings, "reference")
     assert np.allclose(settings.goal(10.0), [0.6, 0.0, 0.5])
     assert np.allclose(settings.goal(2.0), [0.3, 0.0, 0.0])
     robot, stance = load_robot("g1")

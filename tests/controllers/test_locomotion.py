@@ -28,16 +28,13 @@ def test_a_trot_stands_on_diagonals_and_lifts_them_in_turn():
 
 
 def test_walk_stand_and_a_table_of_phases_lift_the_feet_as_they_say():
-    """The trot written as a table is the trot."""
     stance = stances(Walker(gait=GaitSettings(pattern="walk", period=0.8, duty=0.8), start=0.0).run(1.7))
     assert (stance.sum(axis=1) >= 3).all()
     assert not stance.all(axis=0).any()
-
     references = Walker(gait=GaitSettings(pattern="stand"), velocity=(0.2, 0.0, 0.0)).run(0.7)
     assert stances(references).all()
     np.testing.assert_array_equal(references[-1].q, references[150].q)
     assert np.isinf(references[-1].schedule.time_to_switch).all()
-
     table = GaitSettings(pattern="table", touchdown=(0.25, 0.75, 0.75, 0.25))
     for one, other in zip(Walker(gait=table).run(0.5), Walker(gait=GaitSettings()).run(0.5), strict=True):
         np.testing.assert_array_equal(one.q, other.q)
@@ -130,12 +127,10 @@ def test_steps_out_of_reach_are_shortened_and_reported():
     near, far = (Walker(velocity=(speed, 0.0, 0.0), acceleration=30.0).run(0.5) for speed in (0.6, 1.2))
     assert not any(r.problem for r in near)
     assert any("step shortened" in r.problem for r in far)
-
     assert all(not r.problem for r in Walker(velocity=(0.2, 0.0, 0.0)).run(0.5))
     hasty = Walker(velocity=(3.0, 0.0, 0.0), acceleration=30.0).run(0.5)
     assert any("does not reach" in r.problem for r in hasty)
     assert all(np.isfinite(r.q).all() and np.isfinite(r.a).all() for r in hasty)
-
     walker = Walker(velocity=(0.2, 0.0, 0.0))
     walker.run(0.2)
     before = walker.plan.plan.angles.copy()
@@ -145,7 +140,6 @@ def test_steps_out_of_reach_are_shortened_and_reported():
 
 
 def test_the_gait_starts_and_stops_smoothly():
-    """The command grows and falls with the acceleration of the path; afterwards all feet stand at home and stay."""
     walker = Walker(velocity=(0.2, 0.0, 0.0), duration=0.8, acceleration=0.5)
     speeds, references = [], []
     for _ in range(2500):
@@ -161,7 +155,6 @@ def test_the_gait_starts_and_stops_smoothly():
 
 
 def test_a_gait_with_flight_phases_gives_finite_references():
-    """All feet swing for a while, and no ground is touched."""
     walker = Walker(gait=GaitSettings(duty=0.4, patience=0.0), velocity=(0.2, 0.0, 0.0))
     references = walker.run(1.0)
     assert not stances(references).any(axis=1).all()
@@ -213,7 +206,6 @@ def test_a_foothold_keeps_its_side_and_stays_where_no_place_is_safe():
     last = np.array([[-0.04, 0.0]])
     assert safe_shifts(STAIRS, np.array([[0.505, 0.0]]), last)[0, 0] < 0.0
     assert safe_shifts(STAIRS, np.array([[0.505, 0.0]]), NO_SHIFT)[0, 0] > 0.0
-
     narrow = Stairs(0.0, 0.02, 0.03, 100)
     np.testing.assert_array_equal(safe_shifts(narrow, np.array([[0.5, 0.0]]), NO_SHIFT), 0.0)
     assert np.hypot(*CANDIDATES.T).max() == pytest.approx(FARTHEST)

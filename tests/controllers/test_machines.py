@@ -12,14 +12,13 @@ from controllers.config.loading import parse
 from controllers.controller import Controller
 from controllers.robot.kinematics import closing
 from controllers.settings import ControllerSettings
-from idyn import LAWS, ConfigError, Flat, Options, Robot, Selection, State, contacts_from_geometry, make_law, predict
+from idyn import LAWS, ConfigError, Flat, Options, Robot, Selection, State, contacts_from_geometry, hello_for, make_law, predict
 from idyn.certificate.certify import CERTIFIED
 from idyn.model.description import ContactPoint, Description
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.world.worlds import ENGINES, build_world
 from transport.protocol.messages.base import Code
 from transport.protocol.messages.state import StateMessage, TorqueMessage
-from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
@@ -33,20 +32,17 @@ NAMES = ("shoulder", "elbow", "wrist")
 
 
 ARM = [urdf.link("stand")]
+TIP = ContactPoint(frame="wrist_link", offset=(REACH, 0.0, 0.0), mu=0.6)
+KINDS = {
+    "free": {},
+    "touching": {"contact": (TIP,)},
+    "passive": {"unactuated": ("wrist",)},
+    "passive and touching": {"unactuated": ("elbow",), "contact": (TIP,)},
+}
+POSE = np.array([-0.6, 0.9, 0.4])
 for parent, name, x in zip(("stand", "shoulder_link", "elbow_link"), NAMES, (0.0, REACH, REACH), strict=True):
     ARM.append(urdf.link(f"{name}_link", 1.0, (0.002, 0.02, 0.02), (0.2, 0, 0)))
     ARM.append(urdf.joint(name, parent, f"{name}_link", axis="0 1 0", at=(x, 0, 0), limits=(-3, 3, 60, 20)))
-
-KINDS = {
-    "free": {},
-    "touching": {"contact": (ContactPoint(frame="wrist_link", offset=(REACH, 0.0, 0.0), mu=0.6),)},
-    "passive": {"unactuated": ("wrist",)},
-    "passive and touching": {
-        "unactuated": ("elbow",),
-        "contact": (ContactPoint(frame="wrist_link", offset=(REACH, 0.0, 0.0), mu=0.6),),
-    },
-}
-POSE = np.array([-0.6, 0.9, 0.4])
 
 
 def arm(kind):
@@ -82,8 +78,7 @@ def test_predictions_are_certified(kind, law):
 
 @every("law", ["no-slip", "coulomb", "cone"])
 def test_with_all_joints_actuated_the_selection_decides_the_contact_force(law):
-    """The motion is the demand in any case; the force is zero with the torque of the free arm, or that of the smallest
-    torque."""
+    """The motion is the demand in any case; the force is zero with the free arm's torque, or that of the smallest torque."""
     still, none = State(q=POSE, v=np.zeros(3)), np.zeros(3)
     robot = arm("touching")
     contacts = contacts_from_geometry(robot, POSE, Flat(table(robot)), margin=0.01)
@@ -153,11 +148,8 @@ def world_of(c, engine):
 
 
 INERTIA, KP, KD = 0.02, 400.0, 40.0
-WHEEL = urdf.robot(
-    "wheel",
-    urdf.link("stand") + urdf.link("wheel", 1.0, (0.02, 0.02, INERTIA)),
-    urdf.joint("axle", "stand", "wheel", axis="0 0 1", kind="continuous"),
-)
+AXLE = urdf.joint("axle", "stand", "wheel", axis="0 0 1", kind="continuous")
+WHEEL = urdf.robot("wheel", urdf.link("stand"), urdf.link("wheel", 1.0, (0.02, 0.02, INERTIA)), AXLE)
 
 
 @pytest.fixture
@@ -217,12 +209,10 @@ def test_a_fast_wheel_turns_as_far_as_its_speed_explains(wheel):
 
 
 PLATE = 2.0, (0.02, 0.03, 0.04, 0.001)
-PLATFORMS = urdf.robot(
-    "platforms",
-    *[urdf.link("floor"), urdf.link("slide", *PLATE), urdf.link("plate", *PLATE)],
-    urdf.joint("rail", "floor", "slide", axis="0 0 1", kind="planar")
-    + urdf.joint("hexapod", "slide", "plate", kind="floating"),
-)
+RAIL = urdf.joint("rail", "floor", "slide", axis="0 0 1", kind="planar")
+HEXAPOD = urdf.joint("hexapod", "slide", "plate", kind="floating")
+PLATES = urdf.link("floor") + urdf.link("slide", *PLATE) + urdf.link("plate", *PLATE)
+PLATFORMS = urdf.robot("platforms", PLATES, RAIL, HEXAPOD)
 MOTORS = (*(f"rail.{k}" for k in range(3)), *(f"hexapod.{k}" for k in range(6)))
 
 
@@ -310,7 +300,6 @@ def fivebar():
 
 @pytest.fixture
 def measured(fivebar):
-    """State in which all joints but the passive ones have a random speed [rad/s]."""
     robot, v = fivebar.robot, np.zeros(fivebar.robot.nv)
     v[robot.tree.a] = np.random.default_rng(5).normal(0.0, 0.05, robot.na)
     v[:6] = 0.01, -0.02, 0.03, 0.04, 0.05, -0.06

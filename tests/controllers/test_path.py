@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fast import every, first_is_fast
+from fast import every, every_row, first_is_fast
 from rigs import at_rest, controller
 
 from controllers.build import build_controller
@@ -17,11 +17,13 @@ from controllers.planners.path import DONE, NEXT, Path, PathSettings, command
 from controllers.planners.trajectory import AnyTrajectory
 from controllers.robot.damping import DriveSettings, drive_gains
 from controllers.robot.kinematics import contact_places, resting
-from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
-from idyn import ConfigError, Description, Flat, Robot, State, contacts_from_geometry
+from idyn import ConfigError, Description, Flat, Robot, State, contacts_from_geometry, load_robot
 
 TASK = ((0.0, 0.0), (0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0))
+LYING = ("go2", "a1", "solo12", "quadruped")
+DT = 1e-3
+NO_CONTACTS: Any = None  # the plan does not use them
 
 
 def go(path, t, x, y, yaw):
@@ -56,7 +58,6 @@ def test_a_repeated_path_does_not_end_and_keeps_its_limits():
     path = Path(PathSettings(waypoints=TASK, repeat=True))
     drive(path, 60)
     assert not path.progress[DONE]
-
     _, commands = drive(Path(PathSettings(waypoints=TASK, repeat=True, speed=0.2, turn=0.7)), 30)
     assert commands[:, 0].max() == pytest.approx(0.2, rel=1e-3)
     assert commands[:, 0].min() >= 0.0
@@ -86,7 +87,6 @@ def test_the_command_slows_down_before_the_last_waypoint_and_a_constant_one_last
     assert not path.progress[DONE]
     assert not go(path, 0.0, 0.98, 0.0, 0.0).any()
     assert path.progress[DONE]
-
     path = Path(PathSettings(velocity=(0.1, 0.2, 0.3), duration=1.0))
     np.testing.assert_array_equal(go(path, 0.9, 5.0, 5.0, 1.0), [0.1, 0.2, 0.3])
     assert not go(path, 1.0, 0.0, 0.0, 0.0).any()
@@ -96,7 +96,6 @@ def test_integers_are_accepted_and_waypoints_within_tolerance_do_not_loop_foreve
     path = Path(PathSettings(waypoints=((1, 0),), velocity=(1, 0, 0)))
     assert go(path, 0.0, 0.0, 0.0, 0.0)[0] > 0.0
     np.testing.assert_array_equal(go(Path(PathSettings(velocity=(1, 0, 0))), 0.0, 0.0, 0.0, 0.0), [1.0, 0.0, 0.0])
-
     path = Path(PathSettings(waypoints=((0.0, 0.0), (0.01, 0.0)), repeat=True, tolerance=0.1))
     assert np.isfinite(go(path, 0.0, 0.0, 0.0, 0.0)).all()
     assert path.progress[NEXT] == 0
@@ -105,9 +104,8 @@ def test_integers_are_accepted_and_waypoints_within_tolerance_do_not_loop_foreve
 # -- trajectories ------------------------------------------------------------------------------------------------------
 
 
-MOVING = ("sway", "squat")
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
-MOTIONS = [*((name, kind) for name in ROBOTS for kind in MOVING), ("arm", "sinusoid"), ("quadruped", "sinusoid")]
+MOTIONS = [*((name, kind) for name in ROBOTS for kind in ("sway", "squat")), ("arm", "sinusoid"), ("quadruped", "sinusoid")]
 
 
 class Timed:
@@ -140,7 +138,6 @@ def test_trajectories_begin_at_rest_and_velocities_and_accelerations_are_derivat
         np.testing.assert_allclose(reference.q, robot.joint_angles(stance), atol=1e-9)
         np.testing.assert_allclose(reference.v, 0, atol=1e-12)
         np.testing.assert_allclose(reference.a, 0, atol=1e-9)
-
     _, _, motion = trajectory(name, kind, start=0.1)
     e = 1e-5
     for t in (0.05, 0.11, 0.3, 0.59, 0.6 - 3e-5, 0.6 + 3e-5, 0.77, 2.3):
@@ -171,7 +168,6 @@ def test_hold_keeps_the_stance_and_a_sinusoid_returns_to_it():
         np.testing.assert_array_equal(motion.at(t).q, robot.joint_angles(stance))
         assert not motion.at(t).v.any()
         assert not motion.at(t).a.any()
-
     robot, stance, motion = trajectory("arm", "sinusoid", amplitude=0.0846, frequency=3.0, ramp=0.5)
     angles = np.array([motion.at(t).q for t in np.arange(0.5, 3.0, 1e-3)]) - robot.joint_angles(stance)
     np.testing.assert_allclose(angles.max(axis=0), 0, atol=1e-5)
@@ -198,7 +194,6 @@ def test_joints_that_follow_the_reference_have_drive_gains_if_these_are_set():
     expected[[3, 7]] = 0.0
     np.testing.assert_array_equal(gains.kp, expected)
     np.testing.assert_array_equal(gains.kd, expected / 100)
-
     assert drive_gains(DriveSettings(), robot, robot.neutral(), ()) is None
     assert drive_gains(DriveSettings(kd=0.1), robot, robot.neutral(), ()) is not None
 
@@ -218,14 +213,8 @@ def test_commands_carry_drive_gains_and_their_reference_if_these_are_set():
     assert command.reference is not None
     np.testing.assert_array_equal(command.drive.kp, np.full(12, c.settings.drive.kp))
     assert c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=1e-3, estop="emergency stop")).drive is None
-
     c = build_controller(ControllerSettings(robot="quadruped"))
     assert c.step(at_rest(c), c.contacts(c.stance), Inputs(dt=0.0)).drive is None
-
-
-LYING = ("go2", "a1", "solo12", "quadruped")
-DT = 1e-3
-NO_CONTACTS: Any = None  # the plan does not use them
 
 
 def planner(name: str = "go2") -> GetUp:
@@ -244,24 +233,14 @@ def lying(name: str, roll: float) -> State:
 
 
 def follow(plan: GetUp, roll: float, seconds: float, name: str = "go2", since: float = 0.0) -> list[Reference]:
-    """The references of a robot that does not turn whatever it does."""
     state = lying(name, roll)
     return [plan.at(since + k * DT, state, NO_CONTACTS) for k in range(round(seconds / DT))]
 
 
 def during(plan: GetUp, phase: Phase, roll: float, seconds: float, name: str = "go2") -> list[Reference]:
-    """Those of them in a phase."""
     state = lying(name, roll)
     found = [(plan.at(t, state, NO_CONTACTS), plan.phase) for t in np.arange(0.0, seconds, DT)]
     return [reference for reference, now in found if now is phase]
-
-
-def moved_legs(name: str, references: list[Reference]) -> dict[str, float]:
-    """Largest motion of the joints of each leg, by the key of its foot [rad]."""
-    robot, _ = load_robot(f"{name}-lying")
-    motion = np.ptp([each.q for each in references], axis=0)
-    above = robot.tree.support[robot.spheres.joints[:4]][:, robot.tree.a]
-    return {key: float(motion[leg].max()) for key, leg in zip(robot.spheres.keys[:4], above, strict=True)}
 
 
 @pytest.mark.parametrize("name", first_is_fast(LYING))
@@ -302,7 +281,10 @@ def test_the_higher_legs_push_from_the_back_and_the_lower_ones_from_a_side(roll,
     heights = contact_places(robot, lying("go2", roll).q)[[robot.spheres.keys.index(f"{leg}_thigh") for leg in ("FL", "FR")], 2]
     higher = "L" if heights[0] > heights[1] else "R"
     assert (pushing == higher) is (abs(roll) > 2.0)
-    legs = moved_legs("go2", during(planner(), Phase.SWING, roll, 1.0))
+    robot, _ = load_robot("go2-lying")
+    motion = np.ptp([each.q for each in during(planner(), Phase.SWING, roll, 1.0)], axis=0)
+    above = robot.tree.support[robot.spheres.joints[:4]][:, robot.tree.a]
+    legs = {key: float(motion[leg].max()) for key, leg in zip(robot.spheres.keys[:4], above, strict=True)}
     assert all((motion > 0.1) is (key[1] == pushing) for key, motion in legs.items())
 
 
@@ -328,7 +310,6 @@ def test_a_standing_robot_that_tips_begins_anew_and_only_a_lying_one_drags():
     assert plan.phase is Phase.STAND
     follow(plan, 1.1, 0.1, since=4.1)
     assert plan.phase is Phase.FOLD
-
     plan = planner()
     assert all(each.drags for each in follow(plan, np.pi, 5.0))
     follow(plan, 0.0, 2.5, since=5.0)
@@ -360,15 +341,12 @@ def test_places_of_trunk_and_legs_do_not_carry_a_standing_robot(name):
     np.testing.assert_allclose(resting(robot, stance, terrain), resting(known, known_stance, terrain), atol=1e-9)
 
 
-@every(
-    ("change", "where", "says"),
-    [
-        ({"depth": 0.3}, "reference.depth", "legs do not reach|rad of"),
-        ({"over": {"FR_calf_joint": -2.0}}, "reference.over.FR_calf_joint", "joint of the left side"),
-        ({"over": {"FL_calf": -2.0}}, "reference.over.FL_calf", "nearest: FL_calf_joint"),
-        ({"from_back": {"FL_hip_joint": 1.2}}, "reference.from_back", "-1.0472 to 1.0472 rad of FL_hip_joint"),
-        ({"tries": 0}, "reference.tries", "at least 1"),
-    ],
+@every_row(
+    ({"depth": 0.3}, "reference.depth", "legs do not reach|rad of"),
+    ({"over": {"FR_calf_joint": -2.0}}, "reference.over.FR_calf_joint", "joint of the left side"),
+    ({"over": {"FL_calf": -2.0}}, "reference.over.FL_calf", "nearest: FL_calf_joint"),
+    ({"from_back": {"FL_hip_joint": 1.2}}, "reference.from_back", "-1.0472 to 1.0472 rad of FL_hip_joint"),
+    ({"tries": 0}, "reference.tries", "at least 1"),
 )
 def test_wrong_settings_name_what_is_wrong(change, where, says):
     given = {"depth": 0.2, "over": {}, "from_back": {}, "from_side": {}} | change

@@ -5,14 +5,13 @@ import re
 import msgspec
 import numpy as np
 import pytest
-from fast import every, first_is_fast, full
+from fast import every, every_row, first_is_fast, full
 from rigs import RIGID, at_rest, controller
 
 from controllers.command import Inputs, LimitedBy, Mode
 from controllers.monitor.reality import MismatchMonitor, RealitySettings, react
 from controllers.monitor.safety import Safety, SafetySettings, torque_rates
-from controllers.robot.load import load_robot
-from idyn import Description, Flat, Ground, InputError, Robot, State, Status, contacts_from_geometry, predict
+from idyn import Description, Flat, Ground, InputError, Robot, State, Status, contacts_from_geometry, load_robot, predict
 from idyn.terms.dynamics import evaluate
 from sim_harness.robot.hardware import Sensors
 from sim_harness.robot.imperfections import BodySettings, ImperfectionSettings, Sensing, Spread, world_robot
@@ -22,6 +21,14 @@ from sim_harness.world.worlds import ENGINES, build_world
 ROBOT, STANCE = load_robot("solo12")
 LIMIT = 2.7
 DT = 0.001
+ROLLED, TURNED = {"q3": np.sin(0.49), "q6": np.cos(0.49)}, {"q5": np.sin(1.5), "q6": np.cos(1.5)}
+TAU, G = 0.1, 9.81
+NOISE = Spread(joint_position=1e-4, joint_speed=0.05, base_position=1e-3, base_velocity=0.02, base_rate=0.01)
+WORDS = {
+    "load": "from the prediction, the contact forces do not: a load or a push is not in the model",
+    "motors": "% of the weight: contacts or motors are not as modelled",
+    "unknown": "from the prediction: load, contacts or motors are not as modelled",
+}
 
 
 def safety(**settings):
@@ -59,19 +66,16 @@ def test_the_default_rate_scales_with_the_limit_of_each_joint_and_is_1000_for_th
     np.testing.assert_allclose(tau[:11], strong.tau_max[:11] / 7.3)
     assert tau[11] == 2000.0
     assert [bool(bit & LimitedBy.RATE) for bit in bits] == [True] * 11 + [False]
-
     robot, _ = load_robot("quadruped")
     np.testing.assert_allclose(torque_rates(SafetySettings(), robot.limits), 1000.0)
     np.testing.assert_array_equal(torque_rates(SafetySettings(torque_rate=50.0), robot.limits), 50.0)
 
 
 def test_the_rate_limit_starts_from_the_applied_torque_or_the_last_one_sent():
-    """dt = 0: there is no earlier torque. After a lost message or a saturated motor the next torque starts from the applied
-    one."""
+    """dt = 0: there is no earlier torque. After a lost message or a saturated motor, from the applied one."""
     tau, bits = safety(torque_rate=1.0).limit(np.full(12, 2.0), 0.0, None)
     np.testing.assert_array_equal(tau, 2.0)
     assert not bits.any()
-
     s = safety(torque_rate=100.0)
     first, _ = s.limit(np.zeros(12), 0.0, None)
     wanted = np.full(12, 0.25)
@@ -82,7 +86,6 @@ def test_the_rate_limit_starts_from_the_applied_torque_or_the_last_one_sent():
         assert (bits == (LimitedBy.RATE if tau[0] < 0.25 else 0)).all()
     np.testing.assert_allclose(steps, [0.1, 0.2, 0.25])
     assert not first.any()
-
     s = safety(torque_rate=100.0, first_command_guard=0.0)
     s.limit(np.zeros(12), 0.0, None)
     tau, bits = s.limit(np.full(12, 1.0), DT, np.full(12, 0.5))
@@ -90,7 +93,6 @@ def test_the_rate_limit_starts_from_the_applied_torque_or_the_last_one_sent():
     assert (bits == LimitedBy.RATE).all()
     tau, _ = s.limit(np.full(12, -1.0), DT, np.full(12, 0.5))
     np.testing.assert_allclose(tau, 0.4)
-
     s = safety(torque_rate=100.0, first_command_guard=0.0)
     tau, bits = s.limit(np.full(12, 9.0), DT, np.zeros(12))
     np.testing.assert_allclose(tau, 0.1)
@@ -107,7 +109,6 @@ def test_the_first_torques_also_after_a_reset_are_blended_in_from_the_applied_to
         assert tau[0] == pytest.approx(-1 + 3 * k * DT / 0.1)
     for _ in range(3):
         assert s.limit(np.full(12, 2.0), DT, np.full(12, 0.3))[0][0] == pytest.approx(2.0)
-
     s = safety(first_command_guard=0.1, torque_rate=np.inf)
     for _ in range(200):
         s.limit(np.full(12, 2.0), DT, np.zeros(12))
@@ -117,31 +118,18 @@ def test_the_first_torques_also_after_a_reset_are_blended_in_from_the_applied_to
     assert s.limit(np.full(12, 2.0), 0.0, np.full(12, 0.5))[0][0] == 0.5
 
 
-@every(
-    ("changes", "says"),
-    [
-        ({"v10": 31.0}, r"joint FR_HFE at 31\.0 rad/s, limit 30"),
-        ({"v10": -31.0}, r"at 31\.0 rad/s"),
-        ({"v3": 6.1}, r"base turns at 6\.1 rad/s, limit 6"),
-        ({"q3": np.sin(0.55), "q6": np.cos(0.55)}, r"base tilted by 1\.10 rad, limit 1"),
-        ({"q4": np.sin(-0.55), "q6": np.cos(-0.55)}, r"base tilted by 1\.10 rad"),
-    ],
+@every_row(
+    ({"v10": 31.0}, r"joint FR_HFE at 31\.0 rad/s, limit 30"),
+    ({"v10": -31.0}, r"at 31\.0 rad/s"),
+    ({"v3": 6.1}, r"base turns at 6\.1 rad/s, limit 6"),
+    ({"q3": np.sin(0.55), "q6": np.cos(0.55)}, r"base tilted by 1\.10 rad, limit 1"),
+    ({"q4": np.sin(-0.55), "q6": np.cos(-0.55)}, r"base tilted by 1\.10 rad"),
 )
 def test_states_beyond_the_limits_are_faults(changes, says):
     assert re.search(says, safety().fault(state(**changes)))
 
 
-@every(
-    "changes",
-    [
-        {},
-        {"v10": 29.9},
-        {"v0": 100.0},
-        {"v5": -5.9},
-        {"q3": np.sin(0.49), "q6": np.cos(0.49)},
-        {"q5": np.sin(1.5), "q6": np.cos(1.5)},
-    ],
-)
+@every("changes", [{}, {"v10": 29.9}, {"v0": 100.0}, {"v5": -5.9}, ROLLED, TURNED])
 def test_states_within_the_limits_are_not_faults(changes):
     """Yaw is not tilt, and the base may move fast."""
     assert safety().fault(state(**changes)) == ""
@@ -150,7 +138,6 @@ def test_states_within_the_limits_are_not_faults(changes):
 def test_the_fault_names_the_fastest_joint_and_a_fixed_base_does_not_tilt():
     fault = safety().fault(state(v8=40.0, v12=-50.0))
     assert fault.startswith(f"joint {ROBOT.joint_names[6]} at 50.0 rad/s")
-
     arm = Robot(Description(urdf=ROBOT.description.urdf, base="fixed"))
     s = Safety(SafetySettings(), arm, arm.limits, STANCE[7:], DT)
     assert s.fault(State(q=np.full(12, 2.0), v=np.full(12, 10.0))) == ""
@@ -161,7 +148,6 @@ def test_damping_opposes_motion_within_the_limits_and_is_zero_for_a_nan_speed():
     v[6:] = np.linspace(-29, 29, 12)
     tau = safety(damping=0.2).damping(State(q=STANCE, v=v))
     np.testing.assert_allclose(tau, np.clip(-0.2 * v[6:], -LIMIT, LIMIT))
-
     v = np.zeros(18)
     v[6:9] = [np.nan, np.inf, -np.inf]
     np.testing.assert_array_equal(safety(damping=0.2).damping(State(q=STANCE, v=v))[:3], [0, -LIMIT, LIMIT])
@@ -173,15 +159,6 @@ def test_applied_torques_of_other_joints_are_refused():
     with pytest.raises(InputError, match=r"^tau_applied: expected the torques of 12 joints, got 3"):
         c.step(state, c.contacts(state.q), Inputs(dt=1e-3, tau_applied=np.zeros(3)))
     assert c.step(state, c.contacts(state.q), Inputs(dt=1e-3, tau_applied=np.zeros(12))).mode is Mode.OK
-
-
-TAU, G = 0.1, 9.81
-NOISE = Spread(joint_position=1e-4, joint_speed=0.05, base_position=1e-3, base_velocity=0.02, base_rate=0.01)
-WORDS = {
-    "load": "from the prediction, the contact forces do not: a load or a push is not in the model",
-    "motors": "% of the weight: contacts or motors are not as modelled",
-    "unknown": "from the prediction: load, contacts or motors are not as modelled",
-}
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +174,6 @@ def standing(c):
 
 
 def moving(prediction, acceleration):
-    """The prediction with another acceleration (nv)."""
     return msgspec.structs.replace(prediction, v_plus=prediction.dt * acceleration)
 
 
@@ -213,7 +189,6 @@ def reality(robot, **settings):
 
 
 def falling(robot, state, k):
-    """The state after k periods of free fall."""
     v = state.v.copy()
     v[2] = -G * DT * k
     return State(q=state.q, v=v)
@@ -251,8 +226,7 @@ def test_predictions_are_compared_after_the_actuation_delay(stand):
 
 @every(("at", "counts"), [("stop", False), ("middle", True)])
 def test_the_load_of_a_stop_does_not_count(at, counts):
-    """A knee without a motor is predicted to turn by 50 rad/s², as a torque about it would turn it with the motors locked; the
-    robot stays where it is."""
+    """A knee without a motor is predicted to turn by 50 rad/s², as by a torque about it with motors locked; the robot rests."""
     whole, stance = load_robot("quadruped")
     knee = whole.joint_names.index("LF_Y_3")
     robot = whole.variant(unactuated=("LF_Y_3",))
@@ -282,7 +256,6 @@ def test_a_lost_tick_is_compared_and_longer_gaps_and_unsolved_predictions_are_no
     assert found.motion == pytest.approx(-np.expm1(-8 * DT / TAU), rel=1e-9)
     assert r.measure(falling(robot, state, 100), Inputs(dt=6 * DT)) == found
     assert r.measure(falling(robot, state, 200), Inputs(dt=DT)) == found  # nothing was predicted in the tick before
-
     r = reality(robot)
     failed = msgspec.structs.replace(moving(prediction, np.full(robot.nv, np.nan)), status=Status.NOT_CERTIFIED)
     for k, expected in enumerate((prediction, failed, prediction, prediction)):
@@ -371,7 +344,6 @@ def test_a_load_shows_as_its_share_of_the_weight():
 
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12", "go2"]))
 def test_joint_feedback_does_not_hide_a_load(name):
-    """With shipped settings, joint feedback carries a part of the load, which the law does not know."""
     loop = Loop(name, trunk=BodySettings(added_mass=0.3 * controller(name).robot.total_mass), sensing=True)
     last = loop.run(700)[-1]
     assert last.reality.motion == pytest.approx(0.3, rel=0.2)
@@ -381,7 +353,6 @@ def test_joint_feedback_does_not_hide_a_load(name):
 
 @full
 def test_motors_at_half_torque_show_as_the_missing_torque():
-    """They carry what the prediction would need for twice the weight."""
     for sensing, words in ((True, "motors"), (False, "unknown")):
         loop = Loop("quadruped", share=0.5, sensing=sensing, **RIGID)
         last = loop.run(700)[-1]
@@ -439,7 +410,6 @@ def test_motion_and_forces_match_the_full_system(name, held):
     push[[3 * i + 2 for i in held]] = 0.01
     tau, a, borne = rng.normal(size=robot.na), np.zeros(robot.nv), np.zeros(3)
     react(d.fields, push, tau, a, borne)
-
     J, P = d.J[[3 * i + row for i in held for row in range(3)]], np.zeros((robot.na, robot.nv))
     P[range(robot.na), robot.tree.a] = 1.0
     system = np.block([[d.given.M, -J.T], [J, np.zeros((len(J), len(J)))]])

@@ -23,10 +23,7 @@ SLOPES = {"up": (0.36, 0.0), "down": (-0.3, 0.0), "left": (0.0, 0.25), "both": (
 
 
 def on_plane(gradient, attitude, yaw):
-    """Feet on a plane through a point below the base, in the frame of a base with this attitude: turned by yaw, then tilted.
-
-    gradient: in the world (2)
-    """
+    """Feet on a plane below the base, in the frame of a base that is turned by yaw, then tilted. gradient: in the world (2)"""
     world = Rotation.from_euler("z", yaw).apply(FEET)
     world[:, 2] = -0.3 + world[:, :2] @ gradient
     R = Rotation.from_euler("z", yaw) * Rotation.from_rotvec(attitude)
@@ -67,15 +64,13 @@ def test_nearly_level_ground_counts_as_level_and_heights_count_from_the_slope():
         advance_slope(slope.fields, DT, 0.0, 0.0)
         observe(slope.fields, feet, R.as_matrix()[2].copy(), np.ones(4, dtype=bool), 0.0, 10.0 * DT)
     assert not slope.x.any()
-
     slope, (feet, R) = Slope(follows=True), on_plane((0.2, -0.1), [0.1, 0.05, 0.0], 0.0)
     slope.g[:] = plane_error(feet, R.as_matrix()[2].copy(), np.ones(4, dtype=bool), (0.0, 0.0))
     np.testing.assert_allclose(feet @ across(slope.fields, R.as_matrix()[2].copy()), -0.3, atol=1e-12)
 
 
 def test_footholds_have_heights_above_the_slope_only_for_a_while_after_a_step():
-    """On any plane heights are zero. With one foot on a step, standing feet have their own, and a foot in the air that of the
-    plane through the last places."""
+    """On planes they are zero. With a foot on a step, standing feet have their own, a foot in the air that of the last one."""
     slope, places, t = Slope(), FEET.copy(), 0.3
     stands, nowhere = np.ones(4, dtype=bool), np.full((4, 2), np.nan)
     for gradient in SLOPES.values():
@@ -102,8 +97,6 @@ def test_footholds_have_heights_above_the_slope_only_for_a_while_after_a_step():
 
 
 def test_the_base_leans_normal_to_the_ground_with_exact_rates():
-    """Rotation and rates of a lean on a gradient that moves, against its normal and finite differences."""
-
     def at(t):
         pose = BasePose(PoseSettings())
         g = np.array([0.3 * np.sin(t), 0.2 + 0.1 * np.cos(2 * t)])

@@ -13,10 +13,9 @@ import msgspec
 import pytest
 
 from controllers.config.loading import load
-from controllers.robot.load import load_robot
+from idyn import RobotClient, hello_for, load_robot
 from sim_harness.commands.main import main
 from sim_harness.run.server_process import ServerProcess
-from transport.robot.client import RobotClient, hello_for
 from transport.server.settings import ServerSettings
 
 pytestmark = pytest.mark.clients
@@ -24,6 +23,7 @@ pytestmark = pytest.mark.clients
 CLIENTS = Path(__file__).parents[2] / "docs" / "examples" / "clients"
 
 NAMES = ("cpp", "node", "python")
+PATIENCE_S = 60.0
 
 
 def built(name: str, folder: Path) -> list[str]:
@@ -55,9 +55,6 @@ def _node(folder: Path) -> list[str]:
 def _run(*command: str, cwd: Path | None = None) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
-
-
-PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,6 @@ URDF = PREFIX / "share" / "example-robot-data" / "robots" / "go2_description" / 
 
 
 def ran(*command):
-    """Return what a command printed."""
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
     return done.stdout

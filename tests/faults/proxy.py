@@ -7,23 +7,19 @@ import threading
 from collections import deque
 from time import monotonic
 
-Chunk = tuple[float, bytes]
-
 
 class Line:
     """One direction of one connection: bytes come out in their order, each after its delay."""
 
     def __init__(self, source: socket.socket, sink: socket.socket) -> None:
         self.source, self.sink = source, sink
-        self.under_way: deque[Chunk] = deque()
+        self.under_way: deque[tuple[float, bytes]] = deque()
         self.last_due = 0.0
 
 
 class Proxy:
-    """Listens on a loopback port of its own, forwards to `server`'s.
-
-    delay, jitter: of every piece of bytes, uniform in delay ± jitter [s]; dead: nothing passes, no end is closed
-    """
+    """Listens on a port of its own, forwards to `server`'s. delay, jitter: of every piece, uniform in delay ± jitter [s];
+    dead: nothing passes, no end is closed"""
 
     def __init__(self, server: str, seed: int = 0) -> None:
         self.delay = self.jitter = 0.0

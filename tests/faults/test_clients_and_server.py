@@ -19,9 +19,8 @@ from log_tools import opened_by_every_tool
 from trial import AFTER, BEFORE, LONG, T, Trial, serving, standing
 from wire import dealer, expect
 
-from controllers.build import load_controller
 from controllers.command import LimitedBy
-from idyn.errors import ConfigError
+from idyn import CommandRefused, ConfigError, PlannerClient, load_controller
 from idyn.tasks import ComTask, ForceTask, FrameTask
 from idyn.types import Array
 from sim_harness.run.plan import load_plan, simulated_robot
@@ -33,10 +32,13 @@ from transport.protocol.messages.command import CommandAck, CommandMessage, Plan
 from transport.protocol.messages.requests import ClientKind, ClientLimits, Config, ConfigSet, Stats, StatsGet, Stop
 from transport.protocol.task_input import write_tasks
 from transport.robot.client import ConnectionFailed, RobotClient, connected, hello_for
-from transport.robot.planner import CommandRefused, PlannerClient
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
+
+NOT_READABLE = (b"\xc1", msgpack.packb({"t": "stats_get", "v": "2.0"}), msgpack.packb({"t": "stats_get", "v": "1.0", "no": 1}))
+"""No MessagePack, another schema, an unknown field."""
+COMMANDS = 120  # number of contradictory commands, unless one is refused
 
 
 def beside(trial: Trial, talk: Callable[[zmq.Socket[bytes]], T], **options: object) -> T:
@@ -50,10 +52,6 @@ def beside(trial: Trial, talk: Callable[[zmq.Socket[bytes]], T], **options: obje
     reply = trial.during(work)
     trial.stands()
     return reply
-
-
-NOT_READABLE = (b"\xc1", msgpack.packb({"t": "stats_get", "v": "2.0"}), msgpack.packb({"t": "stats_get", "v": "1.0", "no": 1}))
-"""No MessagePack, another schema, an unknown field."""
 
 
 @told(
@@ -264,10 +262,8 @@ def messages(trial: Trial) -> set[str]:
 
 @told("the commands of a planner end", "`the last command has expired …`", "stands")
 def test_a_planner_ends(trial):
-    planning(
-        trial,
-        lambda planner: planner.command(valid_for=0.05, tasks=[base(trial, (0.01, 0.0, 0.0), velocity=[0.1] + [0.0] * 5)]),
-    )
+    moving = base(trial, (0.01, 0.0, 0.0), velocity=[0.1] + [0.0] * 5)
+    planning(trial, lambda planner: planner.command(valid_for=0.05, tasks=[moving]))
     assert any("expired" in message for message in messages(trial))
     before = trial.client.received[-1]
     trial.run(AFTER)
@@ -378,9 +374,6 @@ def test_a_command_that_tips_the_base(trial):
     planning(trial, work, modes=("ok", "failsafe:damping"))
 
 
-COMMANDS = 120  # number of contradictory commands, unless one is refused
-
-
 class Rehearsal:
     """A standing robot, its server and a planner without sockets, on the robot's clock: a run is repeatable bit for bit."""
 
@@ -429,8 +422,7 @@ def test_tasks_that_take_too_long():
 
 
 def flickered(period: int) -> tuple[Rehearsal, str]:
-    """Return a robot after commands that contradict each other, one every `period` ticks, and why the last one, or one more
-    after a while, was refused."""
+    """A robot after contradicting commands, one every `period` ticks, and why the last one, or one more later, was refused."""
     robot = Rehearsal()
     robot.run(BEFORE)
     foot, place = robot.controller.robot.contact_names[0], robot.controller.stance[:3]
@@ -458,8 +450,7 @@ def flickered(period: int) -> tuple[Rehearsal, str]:
 )
 @pytest.mark.parametrize("period", [1, pytest.param(5, marks=pytest.mark.full)])
 def test_flickering_commands(period):
-    """The commands hold no attitude. Targets move on the server's clock, and the outcome depends on when a command arrives:
-    here both are in the robot's time."""
+    """The commands hold no attitude; the outcome depends on when they arrive, here in the robot's time as targets do."""
     robot, refusal = flickered(period)
     torques = np.concatenate(robot.torques)
     assert np.isfinite(torques).all()

@@ -3,7 +3,6 @@
 import ctypes
 import subprocess
 import sys
-from pathlib import Path
 from time import monotonic, sleep
 
 import msgpack
@@ -11,7 +10,7 @@ import pytest
 from fast import first_is_fast, full
 from faults import told
 from proxy import Proxy
-from trial import AFTER, BEFORE, LONG, Trial, serving, standing
+from trial import AFTER, BEFORE, LONG, Trial, resident_mb, serving, standing
 from wire import keyed
 
 from idyn.errors import ConfigError
@@ -56,26 +55,16 @@ def trial(tmp_path):
         yield trial
 
 
-def parts_of_a_stranger(trial: Trial, length: int, parts: int) -> str:
-    """Outcome of such a message while the robot goes on."""
-    arguments = (sys.executable, "-c", STRANGER, trial.server.address, str(length), str(parts))
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as stranger:
-        while stranger.poll() is None:
-            trial.stands(10)
-        return stranger.stdout.read()
-
-
-def resident_mb() -> float:
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096e-6
-
-
 @full
 @told("another client sends 2 million parts of one byte, over TCP", "cuts the connection", "goes on")
 @told("another client sends a message of 400 MB in parts, over TCP", "cuts the connection", "goes on")
 @pytest.mark.parametrize(("length", "parts"), [(100_000, 4000), (1, 2_000_000)])
 def test_a_message_of_endless_parts(trial, length, parts):
-    before = resident_mb()
-    assert parts_of_a_stranger(trial, length, parts) == "cut\n"
+    before, arguments = resident_mb(), (sys.executable, "-c", STRANGER, trial.server.address, str(length), str(parts))
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as stranger:
+        while stranger.poll() is None:
+            trial.stands(10)
+        assert stranger.stdout.read() == "cut\n"
     assert resident_mb() - before < ENOUGH_MB
 
 
@@ -172,7 +161,6 @@ def test_the_clock_drifts(tmp_path, rate):
 
 
 def shifted(data: bytes, seconds: float) -> bytes:
-    """The same state, sent by a clock that is off."""
     fields = msgpack.unpackb(data)
     return msgpack.packb(fields | {"t_send": fields["t_send"] + round(seconds * 1e9)})
 

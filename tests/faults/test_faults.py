@@ -92,7 +92,6 @@ def test_every_tool_opens_the_log_of_all_these_faults(server, caplog):
 
 
 def test_the_documentation_has_the_table():
-    """Between its marks stands `faults.table()`."""
     document = DOCUMENTS["docs/reference/faults.md"]
     between = document.split("<!-- faults -->\n")[1].split("<!-- /faults -->")[0]
     assert between.strip() == table().strip()

@@ -6,15 +6,13 @@ import socket
 from pathlib import Path
 
 import pytest
-from fast import every, full
+from fast import every, every_row, full
 from faults import told
 from hostile import GB, chunk, zstd_of_zeros
 
-from controllers.build import load_controller
 from controllers.config.loading import find, load
-from controllers.robot.load import load_robot
+from idyn import Robot, load_controller, load_robot
 from idyn.errors import IdynError, ModelError
-from idyn.model.robot import Robot
 from sim_harness.commands.main import main
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import CONTINUES, LogPart
@@ -23,6 +21,9 @@ from transport.startup.serve import serve
 
 SOURCE = find("robots", "quadruped")
 URDF = (SOURCE.parent / "quadruped.urdf").read_text(encoding="utf-8")
+NESTED = "<body>" * 20_000 + "</body>" * 20_000
+TOOLS = (["export", "{}"], ["export", "{}", "--messages"], ["replay", "{}"], ["view", "{}"], ["check", "{}"], ["compare", "{}"])
+"""Commands that read a log."""
 
 
 def refuses(folder: Path, *, urdf: str = URDF, robot: str = "", controller: str = "", server: str = "") -> str:
@@ -54,6 +55,7 @@ def test_the_unchanged_robot_is_accepted(tmp_path):
     assert load_robot(str(tmp_path / "robot.toml"))[0].na == 12
 
 
+RANGE = r"-1\.5708 to 1\.5708 rad"  # of LF_X_1
 REFUSED: dict[str, tuple[str, list[tuple[dict, str]]]] = {
     "a URDF whose trunk has a mass of NaN, inf or −0.3 kg, or none": (
         "link and value",
@@ -83,12 +85,7 @@ REFUSED: dict[str, tuple[str, list[tuple[dict, str]]]] = {
     ),
     "a stance with a joint at 99 rad": (
         "joint, limits and value",
-        [
-            (
-                {"robot": "LF_X_1 = 99.0"},
-                r"^robot\.standing\.LF_X_1: expected -1\.5708 to 1\.5708 rad \(or m\), as in the URDF, got 99$",
-            )
-        ],
+        [({"robot": "LF_X_1 = 99.0"}, rf"^robot\.standing\.LF_X_1: expected {RANGE} \(or m\), as in the URDF, got 99$")],
     ),
     "gains of 1e300, joint speeds up to 0, steps of 1e-9 s or 1e9 m": (
         "setting, bounds and unit",
@@ -146,30 +143,20 @@ def test_names_in_files_cannot_write_to_the_terminal(tmp_path, capsys):
     assert all(c.isprintable() or c == "\n" for c in said)
 
 
-NESTED = "<body>" * 20_000 + "</body>" * 20_000
-
-
-@every(
-    ("text", "says"),
-    [
-        (f"<mujoco><worldbody>{NESTED}</worldbody></mujoco>", "Element nesting is too deep"),
-        (URDF.replace("</robot>", f"{NESTED}</robot>"), "expected at most 100 nested XML elements"),
-        (  # it has a joint that gets another name, for which its text is written anew
-            URDF.replace('name="LF_TIP"', 'name="root_joint"').replace("</robot>", f"{NESTED}</robot>"),
-            "expected at most 100 nested XML elements",
-        ),
-    ],
+@every_row(
+    (f"<mujoco><worldbody>{NESTED}</worldbody></mujoco>", "Element nesting is too deep"),
+    (URDF.replace("</robot>", f"{NESTED}</robot>"), "expected at most 100 nested XML elements"),
+    (  # it has a joint that gets another name, for which its text is written anew
+        URDF.replace('name="LF_TIP"', 'name="root_joint"').replace("</robot>", f"{NESTED}</robot>"),
+        "expected at most 100 nested XML elements",
+    ),
 )
 @told("a URDF or an MJCF nested 20 000 deep", "refuses to start: file and reason", "–")
-def test_a_file_that_is_nested_too_deeply(tmp_path, text, says):
+def test_a_file_that_is_nested_too_deeply(text, says, tmp_path):
     assert says in refuses(tmp_path, urdf=text)
     for read in (Robot.from_file, Robot.from_mjcf if "<mujoco>" in text else Robot.from_urdf):
         with pytest.raises(ModelError, match=rf"robot\.urdf: .*{says}"):
             read(tmp_path / "robot.urdf")
-
-
-TOOLS = (["export", "{}"], ["export", "{}", "--messages"], ["replay", "{}"], ["view", "{}"], ["check", "{}"], ["compare", "{}"])
-"""Commands that read a log."""
 
 
 def tool_errors(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -226,9 +213,8 @@ def test_a_chunk_that_fills_the_memory(tmp_path, capsys):
 def test_a_log_without_end(tmp_path, capsys):
     path = tmp_path / "log.mcap"
     controller = load_controller("quadruped")
-    part = LogPart(
-        path, attachments(controller.snapshot(), ServerSettings(controller="quadruped")), metadata(controller.robot, None)
-    )
+    attached = attachments(controller.snapshot(), ServerSettings(controller="quadruped"))
+    part = LogPart(path, attached, metadata(controller.robot, None))
     part.finish(path)
     part.close()
     for more in ([], ["--messages"]):

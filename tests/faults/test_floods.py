@@ -21,13 +21,12 @@ import numpy as np
 import pytest
 import zmq
 from fast import full
-from trial import serving
+from trial import resident_mb, serving
 from wire import dealer, expect, keyed
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.controller import Controller
-from controllers.robot.load import load_robot
-from idyn.model.robot import Robot
+from idyn import Robot, RobotClient, hello_for, load_robot
 from idyn.types import Array
 from sim_harness.robot.robot_side import Pacer
 from sim_harness.run.plan import hello_of, load_plan, simulated_robot
@@ -36,22 +35,10 @@ from sim_harness.studies.pauses import walking
 from transport.keys import Keys
 from transport.log.reader import LogReader
 from transport.protocol.codec import decode, encode
+from transport.protocol.messages import requests
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.command import CommandMessage, PlanHello, PlanWelcome
-from transport.protocol.messages.requests import (
-    Config,
-    ConfigGet,
-    ConfigSet,
-    Heartbeat,
-    Reset,
-    Stats,
-    StatsGet,
-    Stop,
-    TickGet,
-    Welcome,
-)
 from transport.protocol.messages.state import Contact, Flags, Reference, StateMessage, TorqueMessage
-from transport.robot.client import RobotClient, hello_for
 from transport.server.process import steady
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
@@ -67,6 +54,15 @@ WILD: list[Any] = [
     "", "x", "LF_FOOT", "\x00", "é" * 100, b"", b"\x00" * 8, b"\xff" * 8, b"\x00" * 152, [], [0], [[[]]], {}, {"t": "state"},
     [float("nan")] * 19, [0.0] * 19, [0.0] * 12, "state", "hello", "1.0",
 ]  # fmt: skip
+LONG = [pytest.mark.long, pytest.mark.timeout(7200)]
+SLICE_S, WARM = 30.0, 0.2  # how often one looks [s], and the share of the time that the server has to reach its size
+BLOCK, PAIRS = 250, 24  # ticks of a block, and pairs of blocks
+REST_S = 2e-4  # rest of a flooding process after a message on each of its connections
+VISIT_S = 2e-3  # time that a key that is not listed knocks before it is tried again on a new connection
+CALM_US, CALM_BLOCKS = 5.0, 20  # time on others per tick below which a flood is over [µs], and most blocks until then
+LATE_S = 2e-3  # a longer round trip is a gap
+MOST_OTHERS_US = 50.0  # processor time that the server may spend on others per tick, with an address of the robot's own
+Prepared = Callable[[zmq.Socket[bytes]], list[bytes]]  # returns the messages to send over and over on a connected socket
 
 
 def messages(controller: Controller, session: int, seq: int) -> list[bytes]:
@@ -79,8 +75,9 @@ def messages(controller: Controller, session: int, seq: int) -> list[bytes]:
         ref=Reference(q=robot.joint_angles(q).tobytes(), v=tau, a=tau), flags=Flags(dry_run=True),
     )  # fmt: skip
     kinds = (
-        state, state, state, state, hello_for(robot, 1e-3, kind="sim"), Reset(session=session, q=q.tobytes(), vel=vel),
-        Heartbeat(session=session, t_send=1), StatsGet(), ConfigGet(), TickGet(), Stop(session=session),
+        state, state, state, state, hello_for(robot, 1e-3, kind="sim"), requests.Reset(session=session, q=q.tobytes(), vel=vel),
+        requests.Heartbeat(session=session, t_send=1), requests.Stop(session=session),
+        requests.StatsGet(), requests.ConfigGet(), requests.TickGet(),
     )  # fmt: skip
     return [encode(kind) for kind in kinds]
 
@@ -100,9 +97,8 @@ def replaced(value: Any, rng: random.Random) -> Any:
         return [*value[:i], replaced(value[i], rng), *value[i + 1 :]]
     if isinstance(value, bytes) and value and rng.random() < 0.7:
         i = rng.randrange(len(value) // 8 + 1)
-        return (
-            value[: 8 * i] + np.float64(rng.choice([0.0, 1e300, float("nan"), rng.gauss(0, 1)])).tobytes() + value[8 * i + 8 :]
-        )
+        number = np.float64(rng.choice([0.0, 1e300, float("nan"), rng.gauss(0, 1)]))
+        return value[: 8 * i] + number.tobytes() + value[8 * i + 8 :]
     return rng.choice(WILD)
 
 
@@ -136,9 +132,9 @@ def memory_mb() -> float:
 
 def fresh_session(handle: Callable[[bytes], bytes], robot: Robot, old: int) -> int:
     """Start a valid session now and then, so that later messages meet one."""
-    handle(encode(Stop(session=old)))
+    handle(encode(requests.Stop(session=old)))
     welcome = decode(handle(encode(hello_for(robot, 1e-3, kind="sim"))))
-    return welcome.session if isinstance(welcome, Welcome) else old
+    return welcome.session if isinstance(welcome, requests.Welcome) else old
 
 
 def served(builder: ControllerBuilder | None = None) -> tuple[Service, Controller]:
@@ -146,9 +142,6 @@ def served(builder: ControllerBuilder | None = None) -> tuple[Service, Controlle
     controller = load_controller("quadruped")
     warm_up(controller, settings)
     return Service(controller, settings, builder=builder), controller
-
-
-LONG = [pytest.mark.long, pytest.mark.timeout(7200)]
 
 
 @pytest.mark.parametrize("count", [1000, pytest.param(1_000_000, marks=LONG)])
@@ -187,7 +180,7 @@ def test_random_messages_over_sockets_are_all_answered(count, tmp_path):
                     session = fresh_session(handle, server.controller.robot, session)
                 reply = decode(handle(fuzzed(rng.choice(messages(server.controller, session, i % 200 + 1)), rng)))
                 assert not (isinstance(reply, ErrorMessage) and reply.code is Code.INTERNAL), reply
-            handle(encode(Stop(session=session)))
+            handle(encode(requests.Stop(session=session)))
         assert good.hello()
 
 
@@ -225,19 +218,10 @@ def _set(service: Service, own: dict[str, Any], rng: random.Random, count: int) 
         assert time.thread_time() - begin < 20 * STALL_S, data
         assert not (isinstance(reply, ErrorMessage) and reply.code is Code.INTERNAL), (reply, data)
         assert not (isinstance(reply, ErrorMessage) and "MemoryError" in reply.message), (reply, data)
-        taken += isinstance(reply, Config)
-        if isinstance(reply, Config) and rng.random() < 0.5:
-            service.handle(b"a", encode(ConfigSet(settings=own)), i)
+        taken += isinstance(reply, requests.Config)
+        if isinstance(reply, requests.Config) and rng.random() < 0.5:
+            service.handle(b"a", encode(requests.ConfigSet(settings=own)), i)
     return taken
-
-
-BLOCK, PAIRS = 250, 24  # ticks of a block, and pairs of blocks
-REST_S = 2e-4  # rest of a flooding process after a message on each of its connections
-VISIT_S = 2e-3  # time that a key that is not listed knocks before it is tried again on a new connection
-CALM_US, CALM_BLOCKS = 5.0, 20  # time on others per tick below which a flood is over [µs], and most blocks until then
-LATE_S = 2e-3  # a longer round trip is a gap
-MOST_OTHERS_US = 50.0  # processor time that the server may spend on others per tick, with an address of the robot's own
-Prepared = Callable[[zmq.Socket[bytes]], list[bytes]]  # returns the messages to send over and over on a connected socket
 
 
 def fixed(*messages: bytes) -> Prepared:
@@ -258,7 +242,7 @@ def hello(robot: Robot, **changes: object) -> bytes:
 MESSAGES: dict[str, tuple[str, int, Callable[[Robot], Prepared]]] = {
     "small hellos": ("watch", 4, lambda robot: fixed(hello(robot))),
     "hellos with 7000 frames": ("watch", 4, lambda robot: fixed(hello(robot, contact_frames=["LF_FOOT"] * 7000))),
-    "statistics, 60 connections": ("watch", 60, lambda robot: fixed(encode(StatsGet()))),
+    "statistics, 60 connections": ("watch", 60, lambda robot: fixed(encode(requests.StatsGet()))),
     "malformed": ("watch", 4, lambda robot: fixed(*(b"\xc1" * n for n in (1, 100, 10_000)))),
     "commands": ("plan", 4, lambda robot: commands),
     "handshakes": ("stranger", 4, lambda robot: fixed()),
@@ -274,15 +258,6 @@ def connect(context: "zmq.Context[zmq.Socket[bytes]]", address: str, keys: Keys)
     return made
 
 
-def own_server(context: "zmq.Context[zmq.Socket[bytes]]") -> tuple["zmq.Socket[bytes]", str, bytes]:
-    """Return a server of the flooding process, its address and its public key."""
-    public, secret = zmq.curve_keypair()
-    sink = context.socket(zmq.ROUTER)
-    sink.curve_server, sink.curve_publickey, sink.curve_secretkey = True, public, secret
-    sink.bind("tcp://127.0.0.1:*")
-    return sink, sink.getsockopt_string(zmq.LAST_ENDPOINT), public
-
-
 def empty(source: "zmq.Socket[bytes]") -> None:
     with suppress(zmq.Again):
         while True:
@@ -293,9 +268,12 @@ def flood(address: str, keys: Keys, connections: int, prepare: Prepared, on: Eve
     """Send messages while `on` is set, to a server of this process at other times. Without messages: knock."""
     os.nice(10)
     with zmq.Context() as context, zmq.Context() as sink_context:
-        sink, own_address, public = own_server(sink_context)
-        own_keys = msgspec.structs.replace(keys, server=public)
-        sides = {True: (address, keys), False: (own_address, own_keys)}
+        public, secret = zmq.curve_keypair()
+        sink = sink_context.socket(zmq.ROUTER)
+        sink.curve_server, sink.curve_publickey, sink.curve_secretkey = True, public, secret
+        sink.bind("tcp://127.0.0.1:*")
+        own = sink.getsockopt_string(zmq.LAST_ENDPOINT), msgspec.structs.replace(keys, server=public)
+        sides = {True: (address, keys), False: own}
         sockets = {side: [connect(context, *to) for _ in range(connections)] for side, to in sides.items()}
         messages = [prepare(each) for each in sockets[True]]
         for k in count():
@@ -339,7 +317,7 @@ class PacedClient(RobotClient):
 
     def others_us(self) -> float:
         """Return the processor time spent on others so far [µs]."""
-        stats = expect(Stats, self.ask(StatsGet()))
+        stats = expect(requests.Stats, self.ask(requests.StatsGet()))
         return stats.others_us_mean * stats.torques
 
 
@@ -357,9 +335,8 @@ class Place:
         self.others = free_address()
         self.robot = self.others if addresses == 1 else free_address()
         own = None if addresses == 1 else self.robot
-        self.settings = ServerSettings(
-            controller="quadruped-trot", max_state_age_ms=1000.0, endpoint=self.others, robot_endpoint=own, curve=curve
-        )
+        places = {"endpoint": self.others, "robot_endpoint": own}
+        self.settings = ServerSettings(controller="quadruped-trot", max_state_age_ms=1000.0, curve=curve, **places)
 
 
 def measured(place: Place, kind: str) -> tuple[dict[bool, Array], dict[bool, float]]:
@@ -417,9 +394,6 @@ def test_a_flood_does_not_delay_the_robot(tmp_path, kind, addresses):
         assert spent[True] <= MOST_OTHERS_US
 
 
-SLICE_S, WARM = 30.0, 0.2  # how often one looks [s], and the share of the time that the server has to reach its size
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(24 * 3600)
 def test_memory_files_and_tick_times_do_not_grow(tmp_path, pytestconfig):
@@ -442,7 +416,8 @@ def test_memory_files_and_tick_times_do_not_grow(tmp_path, pytestconfig):
                 ticks += len(trace)
                 assert not side.stopped
                 assert trace.share("ok") > 0.99
-                memory, descriptors = _size(server.process.pid or 0)
+                own = Path(f"/proc/{server.process.pid}")
+                memory, descriptors = resident_mb(own.name), len(list((own / "fd").iterdir()))
                 rows.append((memory, descriptors, float(np.nanmedian(trace.round_trip)) * 1e6))
                 print(f"{ticks / 6e4:6.1f} min  {memory:7.1f} MB  {descriptors} files  {rows[-1][2]:6.0f} µs", flush=True)
     table = np.array(rows)[round(WARM * len(rows)) :]
@@ -453,10 +428,3 @@ def test_memory_files_and_tick_times_do_not_grow(tmp_path, pytestconfig):
     with LogReader(log) as reader:
         assert sum(entry.answered for entry in reader.exchanges()) == ticks
         assert reader.complete
-
-
-def _size(pid: int) -> tuple[float, int]:
-    """Resident memory [MB] and open files of a process."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    resident = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(resident.split()[1]) / 1024, len(list(Path(f"/proc/{pid}/fd").iterdir()))

@@ -32,6 +32,7 @@ from transport.robot.client import ConnectionFailed, RobotClient, hello_for
 DEADLINE_S = 0.02  # a robot whose server may be dead waits no longer for an answer
 
 KILLS = [5, pytest.param(100, marks=pytest.mark.long)]
+TILT = 0.96  # of the first state of a falling robot [rad], which turns at 5 rad/s
 
 
 @contextmanager
@@ -195,12 +196,8 @@ def test_the_robot_process_is_stopped(milliseconds, tmp_path):
         trial.stands(AFTER)
 
 
-TILT = 0.96  # of the first state of a falling robot [rad], which turns at 5 rad/s
-
-
 @pytest.fixture
 def other(trial):
-    """Another connection."""
     with dealer(trial.server.address) as socket:
         yield socket
 

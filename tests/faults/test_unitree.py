@@ -55,10 +55,8 @@ def trial(fault: str, folder: Path, *, kill: bool = False) -> Seen:
     bridge = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2", "--domain", str(HERE), "--yes"]
     settings = ServerSettings(controller="go2-unitree", endpoint=f"ipc://{folder}/server")
     with ServerProcess(settings) as server:
-        running = [
-            subprocess.Popen(simulator, env=environment, stdout=subprocess.DEVNULL),
-            subprocess.Popen(relay, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}),
-        ]
+        running = [subprocess.Popen(simulator, env=environment, stdout=subprocess.DEVNULL)]
+        running.append(subprocess.Popen(relay, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}))
         try:
             bridge += ["--script", str(script), "--connect", server.endpoint, "--json", str(figures)]
             with subprocess.Popen(bridge, stdout=subprocess.DEVNULL) as robot:

@@ -22,7 +22,7 @@ from sim_harness.run.plan import load_plan, simulated_robot
 from transport.keys import Keys
 from transport.log.provenance import attachments, metadata
 from transport.log.recorder import PART_BYTES, Recorder
-from transport.protocol.messages.requests import ClientKind, ClientLimits, Hello
+from transport.protocol.messages.requests import ClientKind, Hello
 from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.robot.client import Conversation, RobotClient, hello_for
 from transport.server.process import NOBODY, Systemd
@@ -97,12 +97,8 @@ class Server:
 
     def _router(self, log: Path | None) -> Router:
         if log is not None:
-            self.recorder = Recorder(
-                log,
-                attachments(self.controller.snapshot(), self.settings),
-                metadata(self.controller.robot, None),
-                part_bytes=self.part_bytes,
-            )
+            parts = attachments(self.controller.snapshot(), self.settings), metadata(self.controller.robot, None)
+            self.recorder = Recorder(log, *parts, part_bytes=self.part_bytes)
         builder = ControllerBuilder(controller_from_snapshot, in_thread=True)
         service = Service(self.controller, self.settings, recorder=self.recorder, builder=builder)
         return Router(service, self.address, self._note, Anticipation(lead_us=250.0), self.settings.curve)
@@ -180,20 +176,13 @@ class Trial:
     """A robot that stands, with its client."""
 
     def __init__(
-        self,
-        server: Server,
-        kind: ClientKind = "sim",
-        *,
-        address: str = "",
-        keys: Keys | None = None,
-        limits: ClientLimits | None = None,
-        greet: bool = True,
+        self, server: Server, kind: ClientKind = "sim", *, address: str = "", keys: Keys | None = None, greet=True, **more: Any
     ) -> None:
-        """address: instead of the server's own; limits: of the client's motors; greet: say hello, to a server that runs"""
+        """address: instead of the server's own; greet: say hello, to a server that runs; more: fields of the hello"""
         plan = load_plan("stand")
         self.server = server
         self.robot = server.controller.robot
-        hello = msgspec.structs.replace(hello_for(self.robot, 1e-3, kind=kind), limits=limits)
+        hello = msgspec.structs.replace(hello_for(self.robot, 1e-3, kind=kind), **more)
         self.client = Client(address or server.address, hello, keys)
         self.side: RobotSide = simulated_robot(plan, self.client)
         self.world: Any = self.side.world
@@ -211,7 +200,6 @@ class Trial:
         return self.judged(self.side.run(ticks * 1e-3))
 
     def stands(self, ticks: int = BEFORE) -> None:
-        """Simulate so many ticks, all of which the server answers with `ok`."""
         assert set(self.run(ticks)) == {"ok"}
 
     def during(self, work: Callable[[], T], modes: Collection[str] = ("ok",)) -> T:
@@ -281,3 +269,7 @@ def standing(folder: Path, kind: ClientKind = "sim", *, keys: Keys | None = None
     with greeted(folder, kind, keys=keys, **settings) as trial:
         trial.stands()
         yield trial
+
+
+def resident_mb(process: int | str = "self") -> float:
+    return int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]) * 4096e-6

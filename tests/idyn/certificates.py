@@ -49,20 +49,12 @@ def certificate(scene, law, a, **altered):
 
 
 def certified(given, met, claim, p, v_plus, tau, closing=None, turning=None):
-    """Residuals (6), and the impulses in the world (n, 3), of an answer to a demand that is met as it was asked.
-
-    turning: (load (nv), moments (3n)); without: 0
-    """
+    """Residuals (6), and impulses in the world (n, 3), of a demand that is met. turning: (load (nv), moments (3n)), else 0"""
     impulse, numbers = np.empty((len(p) // 3, 3)), np.empty(6)
     closing = np.zeros(3 * len(given.ends)) if closing is None else closing
     load, moments = (np.zeros(len(v_plus)), np.zeros(len(p))) if turning is None else turning
-    _certify(
-        given.fields,
-        Demanded(met, met, 0.0),
-        claim._replace(soft=claim.soft.fields),
-        Solution(p, v_plus, tau, load, moments, closing, impulse),
-        numbers,
-    )
+    answer, claim = Solution(p, v_plus, tau, load, moments, closing, impulse), claim._replace(soft=claim.soft.fields)
+    _certify(given.fields, Demanded(met, met, 0.0), claim, answer, numbers)
     return numbers, impulse
 
 

@@ -79,8 +79,7 @@ def coulomb_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array, k: 
 
 
 def no_slip_error(f: Full, p: Array, v_plus: Array, mu: Array, extra: Array) -> float:
-    """Signorini's condition; with friction no slip, but where a contact parts and carries nothing; no tangential impulse
-    without friction."""
+    """Signorini; with friction no slip, unless a contact parts and carries nothing; no tangential impulse without friction."""
     u, impulse = f.at_end(v_plus).reshape(-1, 3), p.reshape(-1, 3)
     slip, pull = np.abs(u[:, :2]).max(axis=1, initial=0), np.abs(impulse[:, :2]).max(axis=1, initial=0)
     apart = (u[:, 2] + extra > 1e-9) & ~impulse.any(axis=1)

@@ -8,8 +8,7 @@ import msgspec
 import numpy as np
 from scenes import Scene, feet, many_points, with_contacts
 
-from controllers.robot.load import load_robot
-from idyn.model.robot import Robot
+from idyn import Robot, load_robot
 from idyn.types import Array, ContactSet, State
 
 ROBOTS = ("solo12", "quadruped", "a1", "go2")
@@ -21,17 +20,12 @@ def wild_scene(seed: int, robots: tuple[Robot, ...] | None = None) -> Scene:
     feet or 12 points; half of the gaps are 0, the others up to 2 mm."""
     rng = np.random.default_rng([seed, 2])
     robot = (robots or walkers())[seed % len(ROBOTS)]
-    q = robot.integrate(
-        stance(ROBOTS[seed % len(ROBOTS)]), np.r_[np.zeros(3), rng.uniform(-0.2, 0.2, 3), rng.uniform(-0.3, 0.3, robot.na)]
-    )
+    moved = np.r_[np.zeros(3), rng.uniform(-0.2, 0.2, 3), rng.uniform(-0.3, 0.3, robot.na)]
+    q = robot.integrate(stance(ROBOTS[seed % len(ROBOTS)]), moved)
     n = int(rng.integers(1, 6))
     contacts = feet(robot, q).take(rng.permutation(4)[: min(n, 4)])
-    scene = Scene(
-        robot=robot,
-        state=State(q=q, v=0.5 * rng.normal(size=robot.nv)),
-        contacts=contacts,
-        q_ddot=rng.uniform(-50, 50, robot.na),
-    )
+    state = State(q=q, v=0.5 * rng.normal(size=robot.nv))
+    scene = Scene(robot=robot, state=state, contacts=contacts, q_ddot=rng.uniform(-50, 50, robot.na))
     scene = many_points(scene, 3) if n == 5 else scene
     gaps = rng.uniform(0, 0.002, len(scene.contacts)) * (rng.uniform(size=len(scene.contacts)) < 0.5)
     return with_contacts(scene, mu=np.full(len(gaps), rng.choice(FRICTIONS)), gaps=gaps)
@@ -80,9 +74,8 @@ def _coincident(scene: Scene, rng: np.random.Generator) -> Scene:
 def _in_a_line(scene: Scene, rng: np.random.Generator) -> Scene:
     c = scene.contacts
     direction = np.array([*rng.normal(size=2), 0.0])
-    return with_contacts(
-        scene, points=c.points.mean(axis=0) + rng.uniform(-0.2, 0.2, (len(c), 1)) * direction / np.linalg.norm(direction)
-    )
+    along = rng.uniform(-0.2, 0.2, (len(c), 1)) * direction / np.linalg.norm(direction)
+    return with_contacts(scene, points=c.points.mean(axis=0) + along)
 
 
 def _on_one_foot(scene: Scene, rng: np.random.Generator) -> Scene:
@@ -106,9 +99,7 @@ KINDS: dict[str, Callable[[Scene, np.random.Generator], Scene]] = {
     "friction 0 and ∞": lambda scene, rng: with_contacts(scene, mu=rng.choice([0.0, np.inf], len(scene.contacts))),
     "penetration": lambda scene, rng: with_contacts(scene, gaps=rng.uniform(-0.005, 0.0, len(scene.contacts))),
     "gaps of 5 mm and 1 m": lambda scene, rng: with_contacts(scene, gaps=rng.choice([0.0, 0.005, 1.0], len(scene.contacts))),
-    "20 m/s": lambda scene, rng: msgspec.structs.replace(
-        scene, state=State(q=scene.state.q, v=20.0 * rng.normal(size=scene.robot.nv))
-    ),
+    "20 m/s": lambda scene, rng: msgspec.structs.replace(scene, state=State(q=scene.state.q, v=20.0 * rng.normal(size=18))),
     "no friction": lambda scene, rng: with_contacts(scene, mu=np.zeros(len(scene.contacts))),
     "feet of 1e-9 of their mass": lambda scene, rng: scene,
 }
@@ -128,12 +119,10 @@ def _lighter(robot: Robot) -> Robot:
     """Masses and inertias of the last links of the legs (of those whose name says foot, shank or calf) times 1e-9."""
 
     def scaled(link: re.Match[str]) -> str:
-        return re.sub(
-            r'((?:mass\s+value|i[xyz][xyz])\s*=\s*")([^"]+)"', lambda m: f'{m[1]}{1e-9 * float(m[2])!r}"', link[0], flags=re.S
-        )
+        numbers = r'((?:mass\s+value|i[xyz][xyz])\s*=\s*")([^"]+)"'
+        return re.sub(numbers, lambda m: f'{m[1]}{1e-9 * float(m[2])!r}"', link[0], flags=re.S)
 
-    urdf = re.sub(
-        r'<link\s+name="[^"]*(?:FOOT|foot|LEG_3|LOWER|calf)[^"]*".*?</link>', scaled, robot.description.urdf, flags=re.S
-    )
+    lowest = r'<link\s+name="[^"]*(?:FOOT|foot|LEG_3|LOWER|calf)[^"]*".*?</link>'
+    urdf = re.sub(lowest, scaled, robot.description.urdf, flags=re.S)
     assert urdf != robot.description.urdf
     return robot.variant(urdf=urdf)

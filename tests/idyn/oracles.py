@@ -100,10 +100,9 @@ def follow(J: Array, drift: Array, touching: Array, theta: float = 1e-3) -> None
 
 
 def contact_acceleration(model: pin.Model, data: pin.Data, state: State, contacts: ContactSet) -> Array:
-    """Rate of the contact velocities while the robot moves on with constant v, by central differences (3n).
-
-    A sphere stays on the second body: its contact point follows its centre. Points of one body on the ground move with the mean
-    of their centres. Rows turn with the second body."""
+    """Rate of the contact velocities while the robot moves on with constant v, by central differences (3n). A sphere stays on
+    the second body: its contact point follows its centre. Points of one body on the ground move with the mean of their centres.
+    Rows turn with the second body."""
     n, step = len(contacts), 1e-3 / max(1.0, float(np.abs(state.v).max()))
     names = contacts.bodies.tolist()
     together = [i for i in range(n) if contacts.others[i] == 0]
@@ -236,9 +235,7 @@ def no_slip_is_possible(D: Array, b: Array, mu: Array) -> bool:
         bounds = [(0, 0) if not rows[i] or sides[i] else (0, None) if i % 3 == 2 else (None, None) for i in range(3 * n)]
         equal = rows & ~sides
         normal = np.tile([False, False, True], n) & ~rows
-        found = scipy.optimize.linprog(
-            np.zeros(3 * n), A_ub=-D[normal], b_ub=b[normal], A_eq=D[equal], b_eq=-b[equal], bounds=bounds
-        )
+        found = scipy.optimize.linprog(np.zeros(3 * n), -D[normal], b[normal], D[equal], -b[equal], bounds)
         if found.status == 0:
             return True
     return False

@@ -10,8 +10,7 @@ import pytest
 import urdf
 from fast import first_is_fast
 
-from controllers.robot.load import load_robot
-from idyn import Batch, Description, Flat, Ground, Options, Robot, contacts_from_geometry, predict
+from idyn import Batch, Description, Flat, Ground, Options, Robot, contacts_from_geometry, load_robot, predict
 from idyn.batch.arrays import TOUCH
 from idyn.laws.law import Law
 from idyn.terms.dynamics import evaluate
@@ -25,6 +24,13 @@ each_walker = pytest.mark.parametrize("name", first_is_fast(WALKERS))
 LITERAL = Ground.rigid(noise=0.0, recovery_speed=np.inf)  # gaps as they are: allowance φ/dt
 
 PLAIN = Options.paper(selection=Selection.OFF, consistency=Consistency.OFF, ground=LITERAL)  # nothing but the law
+VARIANTS = {  # points of each foot, and friction coefficients of which each has one; None: as the scene has them
+    "few feet": (1, None),
+    "twelve points": (3, None),
+    "some frictionless": (1, (0.0, 0.6)),
+    "some unlimited": (1, (0.3, np.inf)),
+    "all kinds": (1, (0.0, 0.3, 1.0, np.inf)),
+}
 
 
 class Scene(Record, frozen=True):
@@ -114,15 +120,6 @@ def predict_scene(
     scene = msgspec.structs.replace(scene, **{field: more.pop(field) for field in Scene.__struct_fields__ if field in more})
     args = scene.robot, scene.state, scene.contacts, scene.q_ddot
     return predict(*args, law=law, dt=dt, options=options, guess=guess, **more)
-
-
-VARIANTS = {  # points of each foot, and friction coefficients of which each has one; None: as the scene has them
-    "few feet": (1, None),
-    "twelve points": (3, None),
-    "some frictionless": (1, (0.0, 0.6)),
-    "some unlimited": (1, (0.3, np.inf)),
-    "all kinds": (1, (0.0, 0.3, 1.0, np.inf)),
-}
 
 
 def varied(name: str, variant: tuple[int, tuple[float, ...] | None], count: int) -> Iterator[Scene]:

@@ -7,7 +7,7 @@ import threading
 import msgspec
 import numpy as np
 import pytest
-from fast import every, fast
+from fast import every, every_row, fast
 from hard import degenerate_scene
 from scenes import DT, LITERAL, PLAIN, batch_of, random_scene, standing_scene, walker
 
@@ -87,12 +87,8 @@ def test_members_equal_single_predictions(law, selection):
     """Every law and selection, with degenerate members; rigid and yielding ground and each consistency option in turn."""
     kind = list(Selection).index(selection)
     law, scenes = make_law(law), mixed(12)
-    options = Options.paper(
-        selection=selection,
-        consistency=list(Consistency)[kind % 4],
-        ground=YIELDING if kind % 2 else LITERAL,
-        bounded=kind == 4,
-    )
+    ground, consistency = YIELDING if kind % 2 else LITERAL, list(Consistency)[kind % 4]
+    options = Options.paper(selection=selection, consistency=consistency, ground=ground, bounded=kind == 4)
     preferred = np.random.default_rng(1).normal(size=(len(scenes), 4, 3))
     batch = batch_of(scenes, preferred=preferred if kind % 2 == 0 else None)
     compiled = assert_all_same(scenes[0].robot, batch, law, options)
@@ -110,7 +106,6 @@ def test_contact_moments_of_members_equal_single_predictions():
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_answer_does_not_depend_on_threads_and_chunks(monkeypatch, threads):
-    """With chunks of seven members."""
     scenes = mixed(30)
     robot, batch, law = scenes[0].robot, batch_of(scenes), make_law("coulomb")
     expected = predict_batch(robot, batch, law=law, dt=DT, threads=1)
@@ -124,8 +119,7 @@ def test_the_answer_does_not_depend_on_threads_and_chunks(monkeypatch, threads):
 
 @every("given", ["nothing", "one for all", "its own"])
 def test_shared_states_and_guesses_equal_single_predictions(given):
-    """Arrays without a row for each member are shared by all, a guess too. Neighbours with equal state and contacts, here by
-    twos and fives, share their terms."""
+    """Arrays without a row for each member are shared, guesses too. Neighbours with equal state and contacts share terms."""
     scene, other, rng = standing_scene(ROBOT), random_scene(ROBOT, 3, n=4), np.random.default_rng(3)
     robot, law, options = scene.robot, make_law("coulomb"), Options.paper(ground=YIELDING)
     demands = rng.normal(size=(40, robot.na))
@@ -139,12 +133,9 @@ def test_shared_states_and_guesses_equal_single_predictions(given):
         before = guess.member(i) if given == "its own" else guess
         alone = predict(robot, scene.state, scene.contacts, demand, law=law, dt=DT, options=options, guess=before)
         assert_same(answer.member(i), alone)
-
-    scenes = [other if k // 5 % 2 else scene for k in range(40)]
-    scenes = [
-        msgspec.structs.replace(each, contacts=(scene if k // 2 % 2 else other).contacts, q_ddot=demands[k])
-        for k, each in enumerate(scenes)
-    ]
+    states = [other if k // 5 % 2 else scene for k in range(40)]
+    contacts = [(scene if k // 2 % 2 else other).contacts for k in range(40)]
+    scenes = [msgspec.structs.replace(states[k], contacts=contacts[k], q_ddot=demands[k]) for k in range(40)]
     assert_all_same(robot, batch_of(scenes), law, options)
 
 
@@ -156,10 +147,8 @@ def test_contacts_may_change_between_batches():
         contacts = scene.contacts.take(np.array(rows, dtype=np.int64))
         batch = Batch(state=scene.state, contacts=contacts, q_ddot=demands)
         answer = predict_batch(robot, batch, law=law, dt=DT, options=options, guess=guess)
-        singles = [
-            predict(robot, scene.state, contacts, demand, law=law, dt=DT, options=options, guess=one)
-            for demand, one in zip(demands, before, strict=True)
-        ]
+        settings, given = {"law": law, "dt": DT, "options": options}, zip(demands, before, strict=True)
+        singles = [predict(robot, scene.state, contacts, demand, guess=one, **settings) for demand, one in given]
         for i, single in enumerate(singles):
             assert_same(answer.member(i), single)
         guess, before = answer.guess, [single.guess for single in singles]
@@ -230,16 +219,13 @@ def test_repeated_keys_and_malformed_preferred_forces_are_named():
             predict_batch(scene.robot, msgspec.structs.replace(batch, **changes), law=make_law("coulomb"), dt=DT)
 
 
-@every(
-    ("field", "changes"),
-    [
-        ("q:", {"state": State(q=np.zeros((5, 18)), v=np.zeros((5, 18)))}),
-        ("v: expected 5 rows, as in `q`, got 4", {"state": State(q=np.zeros((5, 19)), v=np.zeros((4, 18)))}),
-        ("q_ddot: expected an array float64", {"q_ddot": np.zeros((5, 12), complex)}),
-        ("q_ddot: .* got list", {"q_ddot": [[0.0] * 12, [0.0]]}),
-        ("applied", {"applied": np.zeros((5, 12))}),
-        ("preferred", {"preferred": np.zeros((5, 3))}),
-    ],
+@every_row(
+    ("q:", {"state": State(q=np.zeros((5, 18)), v=np.zeros((5, 18)))}),
+    ("v: expected 5 rows, as in `q`, got 4", {"state": State(q=np.zeros((5, 19)), v=np.zeros((4, 18)))}),
+    ("q_ddot: expected an array float64", {"q_ddot": np.zeros((5, 12), complex)}),
+    ("q_ddot: .* got list", {"q_ddot": [[0.0] * 12, [0.0]]}),
+    ("applied", {"applied": np.zeros((5, 12))}),
+    ("preferred", {"preferred": np.zeros((5, 3))}),
 )
 def test_arrays_of_a_wrong_shape_are_named(field, changes):
     scene = standing_scene(ROBOT)
@@ -362,14 +348,9 @@ def test_a_guess_of_another_law_or_with_a_malformed_basis_starts_cold(law, wrong
     law = make_law(law)
     guess = predict_batch(robot, batch, law=law, dt=DT, options=PLAIN).guess
     n, width = 4, law.basis_width
-    basis = {
-        "another law": guess.basis,
-        "none": None,
-        "flat": np.zeros(n, dtype=bool),
-        "a list": [],
-        "a row too few": np.zeros((4, n - 1, width), dtype=bool),
-        "of floats": np.zeros((4, n, width)),
-    }[wrong]
+    short, floats = np.zeros((4, n - 1, width), dtype=bool), np.zeros((4, n, width))
+    bases = {"another law": guess.basis, "none": None, "flat": np.zeros(n, dtype=bool), "a list": []}
+    basis = (bases | {"a row too few": short, "of floats": floats})[wrong]
     named = "other" if wrong == "another law" else guess.law
     spoiled = msgspec.structs.replace(guess, law=named, basis=basis, others={})
     never = msgspec.structs.replace(PLAIN, warm_start=False)

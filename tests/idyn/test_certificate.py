@@ -3,22 +3,13 @@
 import msgspec
 import numpy as np
 import pytest
+import scenes
 from certificates import LAWS, answer_of, certificate, certified
 from conditions import allowance, compliant_rows, coulomb_error, dynamics, relative_dynamics, speed_per_impulse
 from cones import nearest_in_cone
 from fast import every, first_is_fast
 from oracles import convex_program, corners, eliminate, full, outcome, solve_qp
-from scenes import (
-    DT,
-    LITERAL,
-    each_walker,
-    fingers_scene,
-    predict_scene,
-    random_scene,
-    random_scenes,
-    standing_scene,
-    with_contacts,
-)
+from scenes import DT, LITERAL, each_walker, fingers_scene, random_scene, standing_scene, with_contacts
 from scipy.optimize import linprog
 
 from idyn import Consistency, Ground, Options, Residuals, Selection, Status, make_law, predict
@@ -28,6 +19,9 @@ from idyn.contact.soft import SoftContact, constraints_of
 from idyn.prediction.feasible import EPSILON, project
 from idyn.prediction.solve import workspace_for
 from idyn.terms.dynamics import evaluate
+
+LIGHT = 6.4e-8  # scale of all masses by which 2.5 kg become 0.16 mg
+DEMANDED = ("no-slip", "coulomb", "exact-cone", "convex", "convex-infinite", "cone", "cone-infinite")
 
 
 def shares_of(x, k):
@@ -163,9 +157,8 @@ def loaded(name, law):
     """Four feet standing with a small demand: under all laws there are forces to spoil."""
     scene = standing_scene(name, mu=0.3)
     q_ddot = 0.3 * np.random.default_rng(1).normal(size=12)
-    scene = msgspec.structs.replace(
-        scene, q_ddot=q_ddot if law not in ("no-slip", "convex-infinite", "cone-infinite") else 0 * q_ddot
-    )
+    demanded = law not in ("no-slip", "convex-infinite", "cone-infinite")
+    scene = msgspec.structs.replace(scene, q_ddot=demanded * q_ddot)
     law = make_law(law)
     if (depth := DEPTH.get(law.conditions)) is not None:  # presses as far as it has sunk in
         scene = with_contacts(scene, gaps=np.full(4, -depth))
@@ -210,8 +203,7 @@ def test_correct_answers_pass_and_spoiled_ones_are_refused(name, law):
 
 @every("cone", ["elliptic", "pyramidal"])
 def test_wrong_contact_moments_are_refused(cone):
-    """Law `mujoco` with friction against turning: a moment that is off by 1e-6 N·m·s, and none at all. With the integrator
-    `implicit` also another slope of the bias forces."""
+    """With friction against turning: a moment off by 1e-6 N·m·s, none at all, and another slope of the bias forces."""
     contact = SoftContact(condim=6, spin=0.02, roll=0.01)
     scene, law = standing_scene("quadruped"), make_law("mujoco", cone=cone, integrator="implicit", contact=contact)
     contacts = msgspec.structs.replace(scene.contacts, gaps=np.full(4, -DEPTH[law.conditions]))
@@ -219,9 +211,8 @@ def test_wrong_contact_moments_are_refused(cone):
     answer = predict(scene.robot, state, contacts, scene.q_ddot, law=law, dt=DT)
     assert np.abs(answer.moment).max() > 0.01
     problem = workspace_for(scene.robot, 4).problem
-    claim = Claim(
-        law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material, constraints_of(law.soft, scene.robot)
-    )
+    soft = constraints_of(law.soft, scene.robot)
+    claim = Claim(law.conditions.value, law.directions, False, np.zeros(0), 0.0, law.material, soft)
     load, moments = problem.load.copy(), problem.moments.copy()
 
     def worst(load, moments):
@@ -234,9 +225,6 @@ def test_wrong_contact_moments_are_refused(cone):
     assert worst(np.zeros(scene.robot.nv), np.zeros(12)) > CERTIFIED
     problem.dynamics.given.own["slope"][:] *= 1.01
     assert worst(load, moments) > CERTIFIED
-
-
-LIGHT = 6.4e-8  # scale of all masses by which 2.5 kg become 0.16 mg
 
 
 def light(name, law):
@@ -272,7 +260,7 @@ def test_an_answer_without_the_motion_of_the_robot_is_refused(name, law):
     """The law at J v⁺, as in the paper: exact, but of contact velocities that are not those at the end of the period. A
     certificate without a J̇ v of its own would accept it. Wrong radii of what rolls are refused, too."""
     law, found = make_law(law), 0
-    for scene in random_scenes(name, 20, n=3, touching=1.0, mu=0.6):
+    for scene in scenes.random_scenes(name, 20, n=3, touching=1.0, mu=0.6):
         _, literal = answer_of(scene, law, Ground.paper())
         _, right = answer_of(scene, law)
         presses = min(literal.p[2::3].max(), right.p[2::3].max()) > 1e-3
@@ -329,7 +317,7 @@ def test_an_unreported_change_of_the_demand_is_refused(k):
 
 def solve(scene, law, consistency=Consistency.PROJECT, ground=LITERAL):
     options = Options.paper(selection=Selection.OFF, consistency=consistency, ground=ground)
-    return predict_scene(scene, law, options)
+    return scenes.predict_scene(scene, law, options)
 
 
 def projected(scene, sticking, touching=np.inf, closed=False):
@@ -350,14 +338,8 @@ def nearest_velocity(scene, f, held, closed):
     wanted[2::3] = -extra
     above = ~(held & closed)
     J = f.J / weight
-    x = solve_qp(
-        np.eye(len(f.v)),
-        np.zeros(len(f.v)),
-        J[2::3][above],
-        (wanted - f.at_end(target))[2::3][above],
-        J[equal],
-        (wanted - f.at_end(target))[equal],
-    )
+    lacking = wanted - f.at_end(target)
+    x = solve_qp(np.eye(len(f.v)), np.zeros(len(f.v)), J[2::3][above], lacking[2::3][above], J[equal], lacking[equal])
     return target + x / weight
 
 
@@ -394,9 +376,6 @@ def farkas(f, q_ddot, extra):
     return found.x if found.status == 0 else None
 
 
-DEMANDED = ("no-slip", "coulomb", "exact-cone", "convex", "convex-infinite", "cone", "cone-infinite")
-
-
 @every("law", DEMANDED)
 def test_squeezing_fingers_are_an_impossible_demand(law):
     """Proof by certificate; without projection the law fails and reports it, with it the demand is changed."""
@@ -406,16 +385,12 @@ def test_squeezing_fingers_are_an_impossible_demand(law):
     y = farkas(f, scene.q_ddot, extra)
     assert y is not None
     assert y.min() > 0
-
     refused = solve(scene, law, Consistency.OFF)
-    assert refused.rung == "last forces"
-    assert refused.law == "contact-free"
+    assert (refused.rung, refused.law) == ("last forces", "contact-free")
     assert refused.status in (Status.RAY, Status.BACKEND_FAILED)
     assert np.isfinite(refused.tau).all()
-
     answer = solve(scene, law)
-    assert (answer.law, answer.status) == (law, Status.SOLVED)
-    assert answer.demand_change == pytest.approx(0.01, rel=1e-3)
+    assert (answer.law, answer.status, answer.demand_change) == (law, Status.SOLVED, pytest.approx(0.01, rel=1e-3))
     q_ddot = (answer.v_plus[f.a] - f.v[f.a]) / DT
     assert farkas(f, q_ddot, extra) is None
     np.testing.assert_allclose(q_ddot, 0, atol=1e-6)  # the middle between opposite demands

@@ -7,12 +7,11 @@ import pinocchio as pin
 import pytest
 import urdf
 from certificates import certified
-from fast import every, fast
+from fast import every, every_row, fast
 from oracles import full
 from scenes import DT, LITERAL
 
-from controllers.robot.load import load_robot
-from idyn import Flat, Ground, Options, Robot, all_outcomes, contacts_from_geometry, make_law, outcomes, predict
+from idyn import Flat, Ground, Options, Robot, all_outcomes, contacts_from_geometry, load_robot, make_law, outcomes, predict
 from idyn.certificate.certify import CERTIFIED, Claim
 from idyn.certificate.momentum import DYNAMICS, SLIP
 from idyn.contact.soft import NO_CONSTRAINTS
@@ -30,18 +29,14 @@ def fivebar():
 
 
 def gap_and_rows(robot, q, v=None):
-    """Gaps of the chains (3m), and by central differences their derivative (3m, nv), by Pinocchio alone. With v: the second
-    derivative of the gaps while the robot moves on with it (3m)."""
+    """Gaps of the chains (3m), by differences their derivative (3m, nv), by Pinocchio. With v: the second derivative (3m)."""
     model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
     data = model.createData()
 
     def gaps(q):
         pin.framesForwardKinematics(model, data, q)
-        place = [
-            [np.array(data.oMf[model.getFrameId(name)].translation) for name in (closure.first, closure.second)]
-            for closure in robot.description.closure
-        ]
-        return np.concatenate([first - second for first, second in place])
+        ends = [[data.oMf[model.getFrameId(end)] for end in (each.first, each.second)] for each in robot.description.closure]
+        return np.concatenate([first.translation - second.translation for first, second in ends])
 
     if v is not None:
         return (gaps(pin.integrate(model, q, 1e-3 * v)) - 2 * gaps(q) + gaps(pin.integrate(model, q, -1e-3 * v))) / 1e-6
@@ -199,13 +194,10 @@ def test_redundant_motors_of_a_chain_do_not_work_against_one_another():
     np.testing.assert_allclose(torques, np.tile(torques[0], (4, 1)), atol=1e-6)
 
 
-@every(
-    ("ends", "error", "words"),
-    [
-        ([("LF_front_end", "LF_hind_ende")], FrameNotFound, "LF_hind_ende"),
-        ([("LF_front_end", "LF_front_shank")], InputError, "two bodies"),
-        (2 * [("LF_front_end", "LF_hind_end")], InputError, "twice"),
-    ],
+@every_row(
+    ([("LF_front_end", "LF_hind_ende")], FrameNotFound, "LF_hind_ende"),
+    ([("LF_front_end", "LF_front_shank")], InputError, "two bodies"),
+    (2 * [("LF_front_end", "LF_hind_end")], InputError, "twice"),
 )
 def test_invalid_closures_are_refused_by_name(ends, error, words):
     with pytest.raises(error, match=words):
@@ -255,6 +247,5 @@ def leg():
         joints.append(urdf.joint(f"end{k}", f"shank{k}", foot, at=-0.2))
     text = urdf.robot("leg", *links, *map(urdf.link, names), *joints)
     contact = (ContactPoint(frame="foot", radius=0.0, mu=0.7),)
-    return Robot(
-        Description(urdf=text, contact=contact, unactuated=("knee", "knee2"), closure=(Closure(first="foot", second="foot2"),))
-    )
+    closure = (Closure(first="foot", second="foot2"),)
+    return Robot(Description(urdf=text, contact=contact, unactuated=("knee", "knee2"), closure=closure))

@@ -4,23 +4,12 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 import pytest
+import scenes
 from conditions import allowance, compliant_rows
 from cones import least_over_cones
 from fast import every, fast
 from oracles import eliminate, full, outcome
-from scenes import (
-    DT,
-    LITERAL,
-    PLAIN,
-    each_walker,
-    limitless,
-    predict_scene,
-    random_scene,
-    random_scenes,
-    standing_scene,
-    turned,
-    with_contacts,
-)
+from scenes import DT, LITERAL, each_walker, predict_scene, random_scene, random_scenes, standing_scene, with_contacts
 
 from idyn import Consistency, Options, State, predict
 from idyn.contact.ground import Ground, Material
@@ -29,19 +18,18 @@ from idyn.laws.sap import Sap
 from idyn.laws.sensed import Sensed
 
 
-def solve(scene, law="exact-cone", options=PLAIN, guess=None, **changes):
+def solve(scene, law="exact-cone", options=scenes.PLAIN, guess=None, **changes):
     return predict_scene(scene, law, options, guess, **changes)
 
 
 @every("angle", [0.3, np.pi / 4, 2.0])
 @each_walker
 def test_the_answer_is_isotropic(name, angle):
-    """Turning the tangents keeps v⁺ and the forces in the world. Started at the same impulses, as polygons are not isotropic
-    and the law may have several answers."""
+    """Turning the tangents keeps v⁺ and the forces in the world, from the same impulses: the law may have several answers."""
     slid = 0
     for scene in random_scenes(name, 30, mu=0.3):
         begun = solve(scene).guess
-        one, other = solve(scene, guess=begun), solve(scene, guess=begun, contacts=turned(scene.contacts, angle))
+        one, other = solve(scene, guess=begun), solve(scene, guess=begun, contacts=scenes.turned(scene.contacts, angle))
         np.testing.assert_allclose(one.v_plus, other.v_plus, atol=1e-9)
         np.testing.assert_allclose(one.force, other.force, atol=1e-5 * max(1.0, np.abs(one.force).max()))
         u = full(scene.robot, scene.state, scene.contacts).at_end(one.v_plus).reshape(-1, 3)
@@ -55,7 +43,7 @@ def test_sliding_friction_is_mu_times_the_load_against_the_motion(angle):
     scene = standing_scene("quadruped", mu=0.5)
     v = np.zeros(18)
     v[:2] = 0.5 * np.array([np.cos(angle), np.sin(angle)])
-    answer = solve(scene, robot=limitless("quadruped"), state=State(q=scene.state.q, v=v))
+    answer = solve(scene, robot=scenes.limitless("quadruped"), state=State(q=scene.state.q, v=v))
     friction = answer.force.sum(axis=0)[:2]
     np.testing.assert_allclose(friction, -0.5 * answer.normal_force.sum() * v[:2] / 0.5, rtol=1e-8, atol=1e-8)
 
@@ -104,9 +92,8 @@ def test_admm_finds_the_predicted_motion(name, seeds):
     for seed in seeds:
         scene = random_scene(name, seed, mu=0.6, touching=1.0)
         f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
-        answer = predict(
-            scene.robot, scene.state, c, scene.q_ddot, law=make_law("exact-cone"), dt=DT, options=Options.paper(ground=LITERAL)
-        )
+        options = Options.paper(ground=LITERAL)
+        answer = predict(scene.robot, scene.state, c, scene.q_ddot, law=make_law("exact-cone"), dt=DT, options=options)
         if answer.law != "exact-cone" or not len(c):
             continue
         force = -f.h
@@ -127,13 +114,6 @@ def test_admm_finds_the_predicted_motion(name, seeds):
     assert slid > 0
 
 
-def least_of_program(f, scene, extra, s):
-    """Of ½ pᵀ D p + pᵀ (b + s e_N) over the round cones, with SCS: D p (3n)."""
-    D, b, _, _ = eliminate(f, scene.q_ddot, DT)
-    b[2::3] += extra + s
-    return D @ least_over_cones((D + D.T) / 2, b, scene.contacts.mu)
-
-
 @each_walker
 def test_the_answer_minimises_the_convex_program_of_its_sliding_speeds(name):
     """De Saxcé: with s = μ ‖u_T‖ of the answer for given, p minimises a convex program. SCS finds the same D p."""
@@ -144,22 +124,16 @@ def test_the_answer_minimises_the_convex_program_of_its_sliding_speeds(name):
         u, extra = f.at_end(answer.v_plus).reshape(-1, 3), allowance(scene.contacts.gaps, DT)
         s = scene.contacts.mu * np.hypot(u[:, 0], u[:, 1])
         slid += bool((s[answer.p[2::3] > 1e-9] > 1e-6).any())
-        D, _, _, _ = eliminate(f, scene.q_ddot, DT)
-        ours, theirs = D @ answer.p, least_of_program(f, scene, extra, s)
+        D, b, _, _ = eliminate(f, scene.q_ddot, DT)
+        b[2::3] += extra + s
+        ours, theirs = D @ answer.p, D @ least_over_cones((D + D.T) / 2, b, scene.contacts.mu)
         np.testing.assert_allclose(ours, theirs, atol=2e-6 * max(1.0, np.abs(ours).max()))
     assert slid >= 4
 
 
-MATERIALS = {
-    "shipped": Material(1e5, 5e-3),
-    "soft": Material(2e3, 0.05),
-    "rigid": Material(np.inf, DT),
-    "bouncing": Material(1e4, 0.0),
-    "near": Material(1e4, 0.02, touching_only=False),
-}
-
-
 PLAINLY = Options.paper(ground=LITERAL)
+MATERIALS = {"shipped": Material(1e5, 5e-3), "soft": Material(2e3, 0.05), "rigid": Material(np.inf, DT)}
+MATERIALS |= {"bouncing": Material(1e4, 0.0), "near": Material(1e4, 0.02, touching_only=False)}
 
 
 def solve_by(scene, law, options=PLAINLY, **more):
@@ -167,7 +141,6 @@ def solve_by(scene, law, options=PLAINLY, **more):
 
 
 def sunk(scene, depth):
-    """The same contacts, gaps less by `depth` [m]."""
     return with_contacts(scene, gaps=scene.contacts.gaps - depth)
 
 

@@ -5,18 +5,13 @@ import numpy as np
 import pytest
 import urdf
 from conditions import allowance, cone_error, coulomb_error, no_slip_error
-from fast import every
+from fast import every, every_row
 from oracles import full
 from scenes import DT, LITERAL, PLAIN, Scene, each_walker, feet, fingers_scene, standing_scene, walker
 
 from idyn import ContactPoint, Description, Flat, Options, Robot, Sole, State, make_law, predict
-from idyn.contact.contacts import (
-    contacts_from_geometry,
-    contacts_from_points,
-    contacts_of_places,
-    first_tangents,
-    sphere_centres,
-)
+from idyn.contact import contacts as search
+from idyn.contact.contacts import contacts_from_geometry, contacts_from_points, first_tangents, sphere_centres
 from idyn.errors import FrameNotFound, InputError
 
 UP = np.array([[0.0, 0.0, 1.0]])
@@ -29,26 +24,23 @@ def build(**changes):
     return contacts_from_points(robot, **{**given, **changes})
 
 
-@every(
-    ("field", "changes"),
-    [
-        ("contacts[0].mu", {"mu": np.array([-0.1])}),
-        ("contacts[0].mu", {"mu": np.array([np.nan])}),
-        ("contacts[0].dist", {"gaps": np.array([np.nan])}),
-        ("contacts[0].dist", {"gaps": np.array([-np.inf])}),
-        ("contacts[0].p", {"points": np.array([[0, np.inf, 0]])}),
-        ("contacts[0].n", {"normals": np.array([[0, 0, 2.0]])}),
-        ("contacts[0].n", {"normals": np.array([[0, 0, np.nan]])}),
-        ("contacts[0].n", {"normals": np.zeros((1, 3))}),
-        ("contacts[0].t1", {"tangents": np.array([[0, 0.6, 0.8]])}),
-        ("contacts[0].t1", {"tangents": np.array([[0.5, 0, 0]])}),
-        ("contacts[0].t1", {"tangents": np.array([[np.nan, 0, 0]])}),
-        ("contacts[0].frame", {"keys": ("FL_FOO",)}),
-        ("contacts.n", {"normals": np.zeros((2, 3))}),
-        ("contacts.p", {"points": np.zeros(3)}),
-        ("contacts.mu", {"mu": np.ones(2)}),
-        ("contacts.dist", {"gaps": np.zeros((1, 1))}),
-    ],
+@every_row(
+    ("contacts[0].mu", {"mu": np.array([-0.1])}),
+    ("contacts[0].mu", {"mu": np.array([np.nan])}),
+    ("contacts[0].dist", {"gaps": np.array([np.nan])}),
+    ("contacts[0].dist", {"gaps": np.array([-np.inf])}),
+    ("contacts[0].p", {"points": np.array([[0, np.inf, 0]])}),
+    ("contacts[0].n", {"normals": np.array([[0, 0, 2.0]])}),
+    ("contacts[0].n", {"normals": np.array([[0, 0, np.nan]])}),
+    ("contacts[0].n", {"normals": np.zeros((1, 3))}),
+    ("contacts[0].t1", {"tangents": np.array([[0, 0.6, 0.8]])}),
+    ("contacts[0].t1", {"tangents": np.array([[0.5, 0, 0]])}),
+    ("contacts[0].t1", {"tangents": np.array([[np.nan, 0, 0]])}),
+    ("contacts[0].frame", {"keys": ("FL_FOO",)}),
+    ("contacts.n", {"normals": np.zeros((2, 3))}),
+    ("contacts.p", {"points": np.zeros(3)}),
+    ("contacts.mu", {"mu": np.ones(2)}),
+    ("contacts.dist", {"gaps": np.zeros((1, 1))}),
 )
 def test_malformed_contacts_are_refused_by_field(field, changes):
     with pytest.raises(InputError) as caught:
@@ -58,11 +50,9 @@ def test_malformed_contacts_are_refused_by_field(field, changes):
 
 
 def test_duplicate_contacts_and_unknown_frames_are_refused_with_the_nearest_names():
+    twice = {"points": np.zeros((2, 3)), "normals": np.vstack([UP, UP]), "mu": np.ones(2), "gaps": np.zeros(2)}
     with pytest.raises(InputError, match="got 'FL_FOOT' twice"):
-        build(
-            keys=("FL_FOOT", "FL_FOOT"), points=np.zeros((2, 3)), normals=np.vstack([UP, UP]), mu=np.ones(2), gaps=np.zeros(2)
-        )
-
+        build(keys=("FL_FOOT", "FL_FOOT"), **twice)
     with pytest.raises(InputError, match="FL_FOOT"):
         build(keys=("FL_FOO",))
 
@@ -70,10 +60,8 @@ def test_duplicate_contacts_and_unknown_frames_are_refused_with_the_nearest_name
 def test_infinite_friction_nearly_unit_normals_and_empty_sets_are_accepted():
     assert np.isinf(build(mu=np.array([np.inf])).mu[0])
     assert build(mu=np.zeros(1)).mu[0] == 0
-
     contacts = build(normals=UP * (1 + 5e-7))
     assert np.linalg.norm(contacts.normals[0]) == pytest.approx(1, abs=1e-15)
-
     contacts = build(keys=(), points=np.zeros((0, 3)), normals=np.zeros((0, 3)), mu=np.zeros(0), gaps=np.zeros(0))
     assert len(contacts) == 0
     assert contacts.tangents.shape == (0, 3)
@@ -98,7 +86,6 @@ def test_contact_points_lie_below_the_spheres_and_within_the_margin():
     centres = sphere_centres(robot.placements, robot.spheres.joints, robot.spheres.offsets)
     np.testing.assert_allclose(contacts.points, centres - [0, 0, 0.016], atol=1e-15)
     np.testing.assert_allclose(contacts.gaps, centres[:, 2] - 0.016 - 0.003, atol=1e-15)
-
     robot, q = walker("quadruped")
     q = robot.integrate(q, np.r_[0, 0, 0.01, 0.05, 0, 0, np.zeros(12)])
     gaps = contacts_from_geometry(robot, q, Flat(), margin=1.0).gaps
@@ -114,7 +101,7 @@ def test_contacts_given_by_key_equal_those_of_geometry(rows):
     mu = np.array([0.1, 0.2, 0.3, 0.4])
     found = contacts_from_geometry(robot, q, Flat(), margin=np.inf, mu=mu)
     assert np.abs(found.gaps).min() > 0
-    told = contacts_of_places(robot, q, Flat(), tuple(robot.spheres.keys[i] for i in rows), mu=mu)
+    told = search.contacts_of_places(robot, q, Flat(), tuple(robot.spheres.keys[i] for i in rows), mu=mu)
     for field in found.__struct_fields__:
         expected = [0.0 if field == "gaps" else getattr(found, field)[i] for i in rows]
         np.testing.assert_array_equal(getattr(told, field), np.reshape(expected, np.shape(getattr(told, field))))
@@ -148,18 +135,11 @@ def test_take_and_join_work_row_by_row():
 # -- flat feet ---------------------------------------------------------------------------------------------------------
 
 
-HOPPER = urdf.robot(
-    "hopper",
-    *[urdf.link("body", 5.0, 0.1), urdf.link("foot", 1.0, 0.1)],
-    urdf.joint("ankle", "body", "foot", axis="0 1 0", at=-0.5, limits=(-1, 1, 100, 10)),
-)
+ANKLE = urdf.joint("ankle", "body", "foot", axis="0 1 0", at=-0.5, limits=(-1, 1, 100, 10))
+HOPPER = urdf.robot("hopper", urdf.link("body", 5.0, 0.1), urdf.link("foot", 1.0, 0.1), ANKLE)
 SOLE = Sole(frame="foot", length=0.3, width=0.1, offset=(0.05, 0.01, -0.02), mu=0.7)
-CORNERS = {
-    "foot.front_left": (0.2, 0.06, -0.02),
-    "foot.front_right": (0.2, -0.04, -0.02),
-    "foot.hind_left": (-0.1, 0.06, -0.02),
-    "foot.hind_right": (-0.1, -0.04, -0.02),
-}
+ENDS, SIDES = {"front": 0.2, "hind": -0.1}, {"left": 0.06, "right": -0.04}
+CORNERS = {f"foot.{end}_{side}": (x, y, -0.02) for end, x in ENDS.items() for side, y in SIDES.items()}
 
 
 def hopper(*contact):
@@ -173,10 +153,8 @@ def test_sole_corners_have_names_by_place_and_may_share_a_frame_with_spheres():
     np.testing.assert_array_equal(robot.spheres.mu, 0.7)
     np.testing.assert_array_equal(robot.spheres.radii, 0.0)
     assert set(robot.spheres.joints.tolist()) == {robot.joint_of_frame("ankle")}
-
     robot = hopper(ContactPoint(frame="foot"), *SOLE.corners(), ContactPoint(frame="foot"), ContactPoint(frame="body"))
     assert robot.spheres.keys == ("foot", *CORNERS, "foot.1", "body")
-
     with pytest.raises(InputError, match=r"contact.foot.name: .*'foot.front_left' twice"):
         hopper(*SOLE.corners(), *SOLE.corners())
     with pytest.raises(InputError, match=r"'foot.1' twice"):
@@ -231,8 +209,7 @@ def solve(scene, law, contacts=None, guess=None):
 @every(("law", "error"), [("coulomb", coulomb_error), ("cone-infinite", cone_error), ("no-slip", no_slip_error)])
 @each_walker
 def test_a_separating_foot_carries_no_force(name, law, error):
-    """By the literal conditions it would be held sideways, at any cost for the others. From a cold start or from the last
-    basis, the answer is that of the robot without this foot."""
+    """Literally it would be held sideways, at any cost. From any start the answer is that of the robot without this foot."""
     (scene, f), law = lifting(name), make_law(law)
     alone = solve(scene, law, contacts=scene.contacts.take(np.arange(LIFTS)))
     answers = (solve(scene, law), solve(scene, law, guess=alone.guess))

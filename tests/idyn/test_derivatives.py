@@ -6,21 +6,9 @@ import pytest
 from fast import every, first_is_fast
 from scenes import Scene, batch_of, near_stance
 
+import idyn
 from controllers.robot.load import load_robot
-from idyn import (
-    Consistency,
-    ContactSet,
-    Flat,
-    Ground,
-    InputError,
-    Options,
-    Selection,
-    State,
-    contacts_from_geometry,
-    derivatives,
-    predict,
-    predict_batch,
-)
+from idyn import Consistency, ContactSet, Flat, Ground, InputError, Options, Selection, State, contacts_from_geometry
 from idyn.batch.arrays import TOUCH
 
 DT = 1e-3
@@ -43,6 +31,12 @@ CASES = [  # law, options, and the size of velocities: at 0.05 feet stick, at 0.
     ("exact-cone", Options(), 0.05),
     ("exact-cone", Options(selection=Selection.OFF, **OFF), 0.5),
     ("exact-cone", Options(ground=Ground.rigid(), **OFF), 0.5),
+]
+BATCHES = [  # law, options, and the size of velocities
+    ("coulomb", Options(), 0.05),
+    ("coulomb", Options(consistency=Consistency.OFF), 0.5),
+    ("no-slip", Options(), 0.05),
+    ("exact-cone", Options(consistency=Consistency.OFF), 0.5),
 ]
 
 
@@ -74,12 +68,12 @@ class Tick:
     def answer(self, **changes):
         state, contacts, q_ddot, preferred = self.arguments(**changes)
         common = {"law": self.law, "dt": DT, "options": self.options, "guess": self.guess, "preferred": preferred}
-        return predict(self.robot, state, contacts, q_ddot, **common)
+        return idyn.predict(self.robot, state, contacts, q_ddot, **common)
 
     def slopes(self, answer, **changes):
         state, contacts, q_ddot, preferred = self.arguments(**changes)
         common = {"law": self.law, "options": self.options, "guess": self.guess, "preferred": preferred}
-        return derivatives(self.robot, state, contacts, q_ddot, answer, **common)
+        return idyn.derivatives(self.robot, state, contacts, q_ddot, answer, **common)
 
     def errors(self, found):
         """Largest error along a random direction for each quantity and result, relative to the largest entry of the slope.
@@ -129,8 +123,7 @@ def test_derivatives_where_contact_rows_depend_on_each_other(count):
 
 @pytest.mark.parametrize("seed", first_is_fast(range(10), 3))
 def test_on_both_sides_of_a_switch_the_derivatives_are_those_of_that_side(seed):
-    """Along a line of demands a foot begins to slide or opens. Close to this switch, on each side of it, the derivatives agree
-    with one-sided differences away from it."""
+    """Along a line of demands a foot slides or opens. Close to this switch the derivatives are one-sided differences."""
     tick = Tick("coulomb", Options(**OFF), 0.0, seed)
     start, far = tick.given["q_ddot"], 400.0 * tick.rng.normal(size=tick.robot.na)
 
@@ -157,20 +150,16 @@ def test_on_both_sides_of_a_switch_the_derivatives_are_those_of_that_side(seed):
 def test_a_contact_that_just_touches_is_a_switch():
     robot, stance = load_robot("go2")
     contacts = contacts_from_geometry(robot, stance, Flat(), margin=0.002)
-    state, options = (
-        State(q=stance, v=np.zeros(robot.nv)),
-        Options(ground=Ground.rigid(noise=0.0, recovery_speed=np.inf), **OFF),
-    )
+    state, ground = State(q=stance, v=np.zeros(robot.nv)), Ground.rigid(noise=0.0, recovery_speed=np.inf)
+    options = Options(ground=ground, **OFF)
 
     def tick(gap):
         high = msgspec.structs.replace(contacts, gaps=np.full(4, gap))
-        answer = predict(robot, state, high, np.zeros(robot.na), law="coulomb", dt=DT, options=options)
-        return answer, derivatives(robot, state, high, np.zeros(robot.na), answer, law="coulomb", options=options)
+        answer = idyn.predict(robot, state, high, np.zeros(robot.na), law="coulomb", dt=DT, options=options)
+        return answer, idyn.derivatives(robot, state, high, np.zeros(robot.na), answer, law="coulomb", options=options)
 
-    way = (
-        float(-predict(robot, state, contacts.take(np.zeros(0, np.int64)), np.zeros(robot.na), law="coulomb", dt=DT).v_plus[2])
-        * DT
-    )
+    falling = idyn.predict(robot, state, contacts.take(np.zeros(0, np.int64)), np.zeros(robot.na), law="coulomb", dt=DT)
+    way = float(-falling.v_plus[2]) * DT
     for gap, loaded in ((0.5 * way, True), (2.0 * way, False)):
         answer, found = tick(gap)
         assert found.classical
@@ -181,15 +170,11 @@ def test_a_contact_that_just_touches_is_a_switch():
 
 def test_laws_without_a_basis_and_answers_of_another_law_or_for_other_contacts_are_refused():
     (robot, state, contacts, q_ddot), answer, common = scene()
-    for law, words in (
-        ("sap", "expected a law with a basis"),
-        ("convex", "expected a law with a basis"),
-        ("no-slip", "answer"),
-    ):
+    for law, words in (*((law, "expected a law with a basis") for law in ("sap", "convex")), ("no-slip", "answer")):
         with pytest.raises(InputError, match=words):
-            derivatives(robot, state, contacts, q_ddot, answer, **common | {"law": law})
+            idyn.derivatives(robot, state, contacts, q_ddot, answer, **common | {"law": law})
     with pytest.raises(InputError, match="answer"):
-        derivatives(robot, state, contacts.take(np.arange(3)), q_ddot, answer, **common)
+        idyn.derivatives(robot, state, contacts.take(np.arange(3)), q_ddot, answer, **common)
 
 
 # -- derivatives are those of their own call ---------------------------------------------------------------------------
@@ -203,9 +188,9 @@ def scene(name="go2", seed=0, speed=0.05, options=None, law="coulomb"):
     robot, state, contacts, rng = near_stance(name, seed, 0.02, speed)
     q_ddot = rng.normal(size=robot.na)
     common = {"law": law, "options": Options() if options is None else options}
-    guess = predict(robot, state, contacts, 0.9 * q_ddot, dt=DT, **common).guess
+    guess = idyn.predict(robot, state, contacts, 0.9 * q_ddot, dt=DT, **common).guess
     arguments = robot, state, contacts, q_ddot
-    return arguments, predict(*arguments, dt=DT, guess=guess, **common), common | {"guess": guess}
+    return arguments, idyn.predict(*arguments, dt=DT, guess=guess, **common), common | {"guess": guess}
 
 
 def read(found):
@@ -214,10 +199,10 @@ def read(found):
 
 def test_slopes_read_later_are_those_of_their_own_state():
     (robot, state, contacts, q_ddot), answer, common = scene()
-    expected = read(derivatives(robot, state, contacts, q_ddot, answer, **common))
-    found = derivatives(robot, state, contacts, q_ddot, answer, **common)
+    expected = read(idyn.derivatives(robot, state, contacts, q_ddot, answer, **common))
+    found = idyn.derivatives(robot, state, contacts, q_ddot, answer, **common)
     other = State(q=robot.integrate(state.q, np.full(robot.nv, 0.1)), v=state.v + 1.0)
-    predict(robot, other, contacts, -q_ddot, dt=DT, **common)
+    idyn.predict(robot, other, contacts, -q_ddot, dt=DT, **common)
     state.q[:] = other.q
     for one, two in zip(read(found), expected, strict=True):
         np.testing.assert_array_equal(one, two)
@@ -227,7 +212,7 @@ def test_slopes_read_later_are_those_of_their_own_state():
 def test_the_dynamics_of_another_state_are_not_used(change):
     """The last prediction before the call was made for another state or other contacts."""
     (robot, state, contacts, q_ddot), answer, common = scene()
-    expected = read(derivatives(robot, state, contacts, q_ddot, answer, **common))
+    expected = read(idyn.derivatives(robot, state, contacts, q_ddot, answer, **common))
     other, touched = state, contacts
     if change == "q":
         other = State(q=robot.integrate(state.q, np.full(robot.nv, 1e-3)), v=state.v)
@@ -235,15 +220,15 @@ def test_the_dynamics_of_another_state_are_not_used(change):
         other = State(q=state.q, v=state.v + 1e-3)
     else:
         touched = msgspec.structs.replace(contacts, **{change: getattr(contacts, change) + 1e-3})
-    predict(robot, other, touched, q_ddot, dt=2 * DT, law="no-slip")
-    for one, two in zip(read(derivatives(robot, state, contacts, q_ddot, answer, **common)), expected, strict=True):
+    idyn.predict(robot, other, touched, q_ddot, dt=2 * DT, law="no-slip")
+    for one, two in zip(read(idyn.derivatives(robot, state, contacts, q_ddot, answer, **common)), expected, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9 * np.abs(two).max(initial=0.0))
 
 
 def test_numbers_of_other_types_are_accepted():
     (robot, state, contacts, q_ddot), answer, common = scene()
-    expected = read(derivatives(robot, state, contacts, q_ddot, answer, **common))
-    found = derivatives(robot, State(q=state.q.tolist(), v=state.v.tolist()), contacts, q_ddot.tolist(), answer, **common)
+    expected = read(idyn.derivatives(robot, state, contacts, q_ddot, answer, **common))
+    found = idyn.derivatives(robot, State(q=state.q.tolist(), v=state.v.tolist()), contacts, q_ddot.tolist(), answer, **common)
     for one, two in zip(read(found), expected, strict=True):
         np.testing.assert_array_equal(one, two)
 
@@ -257,7 +242,7 @@ def test_arrays_of_a_wrong_size_are_named():
         ("v", short, q_ddot, {}),
     ):
         with pytest.raises(InputError, match=named):
-            derivatives(robot, given, contacts, demand, answer, **common | more)
+            idyn.derivatives(robot, given, contacts, demand, answer, **common | more)
 
 
 @every("law", ["coulomb", "contact-free"])
@@ -267,8 +252,8 @@ def test_without_contacts_the_torques_are_those_of_free_motion(law):
     rng = np.random.default_rng(1)
     state, q_ddot = State(q=stance, v=rng.normal(size=robot.nv)), rng.normal(size=robot.na)
     none = contacts_from_geometry(robot, stance, Flat(), margin=np.inf).take(np.zeros(0, np.int64))
-    answer = predict(robot, state, none, q_ddot, law=law, dt=DT)
-    found = derivatives(robot, state, none, q_ddot, answer, law=law)
+    answer = idyn.predict(robot, state, none, q_ddot, law=law, dt=DT)
+    found = idyn.derivatives(robot, state, none, q_ddot, answer, law=law)
     M, u, a = robot.terms(state.q, state.v).M.copy(), robot.tree.u, robot.tree.a
     free = M[np.ix_(a, a)] - M[np.ix_(a, u)] @ np.linalg.solve(M[np.ix_(u, u)], M[np.ix_(u, a)])
     np.testing.assert_allclose(found.q_ddot.tau, free, rtol=0.0, atol=1e-9)
@@ -283,8 +268,8 @@ def test_forces_that_move_no_unactuated_body_are_the_preferred_ones():
     contacts = msgspec.structs.replace(contacts, gaps=np.zeros(1), mu=np.full(1, 0.5))
     state, preferred = State(q=stance, v=np.zeros(robot.nv)), 20.0 * contacts.normals
     common = {"law": "coulomb", "preferred": preferred}
-    answer = predict(robot, state, contacts, np.zeros(robot.na), dt=DT, **common)
-    found = derivatives(robot, state, contacts, np.zeros(robot.na), answer, **common)
+    answer = idyn.predict(robot, state, contacts, np.zeros(robot.na), dt=DT, **common)
+    found = idyn.derivatives(robot, state, contacts, np.zeros(robot.na), answer, **common)
     np.testing.assert_allclose(answer.normal_force, 20.0, atol=1e-6)
     np.testing.assert_allclose(found.preferred.p, DT * np.eye(3), rtol=0.0, atol=1e-12)
     np.testing.assert_allclose(found.q_ddot.p, 0.0, atol=1e-9)
@@ -292,13 +277,13 @@ def test_forces_that_move_no_unactuated_body_are_the_preferred_ones():
 
 @every("between", [False, True])
 def test_a_demand_that_is_not_finite_is_refused(between):
-    """Right after the prediction, and after another one."""
     (robot, state, contacts, q_ddot), answer, common = scene()
     if between:
-        predict(robot, State(q=robot.integrate(state.q, np.full(robot.nv, 0.1)), v=state.v), contacts, q_ddot, dt=DT, **common)
+        elsewhere = State(q=robot.integrate(state.q, np.full(robot.nv, 0.1)), v=state.v)
+        idyn.predict(robot, elsewhere, contacts, q_ddot, dt=DT, **common)
     q_ddot[3] = np.nan
     with pytest.raises(InputError, match=r"q_ddot\[3\]: expected a finite number"):
-        derivatives(robot, state, contacts, q_ddot, answer, **common)
+        idyn.derivatives(robot, state, contacts, q_ddot, answer, **common)
 
 
 # -- members of batches -------------------------------------------------------------------------------------------------
@@ -322,24 +307,16 @@ def single(robot, given, i, guess, answer, **common):
     contacts = ContactSet(**{name: getattr(given.contacts, name)[i] for name in TOUCH}, keys=given.contacts.keys)
     arguments = robot, State(q=given.state.q[i], v=given.state.v[i]), contacts, given.q_ddot[i]
     more = common | {"guess": guess, "preferred": given.preferred[i]}
-    answer = answer or predict(*arguments, dt=DT, **more)
-    return derivatives(*arguments, answer, **more) if answer.law == common["law"] and answer.status.ok else None
-
-
-BATCHES = [  # law, options, and the size of velocities
-    ("coulomb", Options(), 0.05),
-    ("coulomb", Options(consistency=Consistency.OFF), 0.5),
-    ("no-slip", Options(), 0.05),
-    ("exact-cone", Options(consistency=Consistency.OFF), 0.5),
-]
+    answer = answer or idyn.predict(*arguments, dt=DT, **more)
+    return idyn.derivatives(*arguments, answer, **more) if answer.law == common["law"] and answer.status.ok else None
 
 
 @pytest.mark.parametrize(("law", "options", "speed"), first_is_fast(BATCHES, 2))
 def test_the_answer_of_a_member_has_the_derivatives_of_a_single_prediction(law, options, speed):
     robot, given = batch(speed)
     common = {"law": law, "options": options}
-    before = predict_batch(robot, msgspec.structs.replace(given, q_ddot=0.9 * given.q_ddot), dt=DT, **common).guess
-    answer, compared = predict_batch(robot, given, dt=DT, guess=before, **common), 0
+    before = idyn.predict_batch(robot, msgspec.structs.replace(given, q_ddot=0.9 * given.q_ddot), dt=DT, **common).guess
+    answer, compared = idyn.predict_batch(robot, given, dt=DT, guess=before, **common), 0
     for i in range(MEMBERS):
         found, alone = (single(robot, given, i, before.member(i), one, **common) for one in (answer.member(i), None))
         if found is None:

@@ -5,7 +5,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 import urdf
-from fast import every
+from fast import every, every_row
 from scenes import DT, LITERAL, each_walker, limitless, predict_scene, random_scenes, standing_scene, turned, walker
 
 from controllers.robot.load import load_robot
@@ -19,6 +19,12 @@ from idyn.types import Selection, State
 CLAIM_NOTHING = (Conditions.FREE, Conditions.GIVEN)
 RIGID_LAWS = [law for law in LAWS if make_law(law).conditions not in (*CLAIM_NOTHING, Conditions.COMPLIANT, Conditions.SOFT)]
 OPTIONS = Options.paper(ground=LITERAL)
+ROBOTS = ("go2", "a1", "solo12", "quadruped", "talos")
+SPEEDS = (0.4, 1.0, 1.5)
+OFF = {"consistency": Consistency.OFF}
+DRIVE = urdf.joint("drive", "body", "shoe", axis="1 0 0", kind="prismatic", limits=(-1, 1, 1e6, 100))
+SLED = urdf.robot("sled", urdf.link("body", 30.0, 1.0), urdf.link("shoe", 2.0, 0.1), DRIVE)
+"""A body on four feet, joined to them by a motor along x; both centres of mass are in one plane, just above the ground."""
 
 
 def solve(scene, law, options=OPTIONS, *, settings=None, **more):
@@ -28,8 +34,7 @@ def solve(scene, law, options=OPTIONS, *, settings=None, **more):
 @every("law", LAWS)
 @each_walker
 def test_recursive_newton_euler_with_contact_forces_gives_the_torque(name, law):
-    """RNEA at the predicted acceleration, with armature and less the contact forces as wrenches: τ on the joints, zero on the
-    base."""
+    """RNEA at the predicted acceleration, with armature and less the contact forces: τ on the joints, zero on the base."""
     for scene in random_scenes(name, 20):
         answer = solve(scene, law)
         robot, q, v = scene.robot, scene.state.q, scene.state.v
@@ -44,9 +49,8 @@ def test_recursive_newton_euler_with_contact_forces_gives_the_torque(name, law):
             point, force = scene.contacts.points[i], answer.force[i]
             wrenches[int(body)] += data.oMi[int(body)].actInv(pin.Force(force, np.cross(point, force)))
         with_forces = pin.rnea(model, data, q, v, acceleration, wrenches)
-        with_forces[robot.tree.a] += [robot.description.armature.get(name, 0.0) for name in robot.joint_names] * acceleration[
-            robot.tree.a
-        ]
+        rotors = [robot.description.armature.get(name, 0.0) for name in robot.joint_names]
+        with_forces[robot.tree.a] += rotors * acceleration[robot.tree.a]
         scale = 1 + np.abs(needed).max() + np.abs(answer.force).max(initial=0)
         np.testing.assert_allclose(with_forces[robot.tree.a], answer.tau, atol=1e-9 * scale)
         np.testing.assert_allclose(with_forces[robot.tree.u], 0, atol=1e-9 * scale)
@@ -69,7 +73,6 @@ def test_at_rest_the_feet_carry_the_weight(name, law, selection):
 @every("law", LAWS)
 @each_walker
 def test_without_weight_motion_and_demand_all_forces_are_zero(name, law):
-    """At rest, with an applied force that cancels gravity, with and without feet on the ground."""
     for n in (0, 4):
         scene = standing_scene(name, n=n)
         weight = scene.robot.terms(scene.state.q, np.zeros(scene.robot.nv)).h.copy()
@@ -82,7 +85,6 @@ def test_without_weight_motion_and_demand_all_forces_are_zero(name, law):
 
 @each_walker
 def test_in_flight_every_law_gives_free_fall(name):
-    """Feet 2 mm up and rising: every law gives contact-free inverse dynamics."""
     scene = standing_scene(name)
     v = np.zeros(18)
     v[2] = 0.1
@@ -93,14 +95,6 @@ def test_in_flight_every_law_gives_free_fall(name):
         np.testing.assert_allclose(answer.p, 0, atol=CERTIFIED)
         np.testing.assert_allclose(answer.tau, free.tau, atol=CERTIFIED / DT)  # levers are shorter than a metre
     assert free.v_plus[2] == pytest.approx(0.1 - 9.81 * DT, abs=1e-12)
-
-
-SLED = urdf.robot(
-    "sled",
-    urdf.link("body", 30.0, 1.0) + urdf.link("shoe", 2.0, 0.1),
-    urdf.joint("drive", "body", "shoe", axis="1 0 0", kind="prismatic", limits=(-1, 1, 1e6, 100)),
-)
-"""A body on four feet, joined to them by a motor along x; both centres of mass are in one plane, just above the ground."""
 
 
 def sled_scene(demand, mu, law, **settings):
@@ -143,9 +137,7 @@ def test_without_a_limit_the_block_never_slips_and_the_convex_law_gives_no_tract
     """Least kinetic energy with the joint's motion prescribed is the momentum the system had: none, so no friction, and the
     shoe slips at any acceleration. That is the law's own error, not the program's."""
     answer = sled_scene(100.0, 0.1, "no-slip")
-    assert answer.v_plus[0] / DT == pytest.approx(-100.0)
-    assert answer.force[:, 0].sum() == pytest.approx(-3000.0)
-
+    assert (answer.v_plus[0] / DT, answer.force[:, 0].sum()) == (pytest.approx(-100.0), pytest.approx(-3000.0))
     for a in (0.1, 1.0, 10.0):
         answer = sled_scene(a, 0.6, "convex")
         assert answer.status.ok
@@ -172,11 +164,6 @@ def test_robots_do_not_share_work_arrays():
     np.testing.assert_array_equal(robot.terms(q, np.zeros(18)).M, M)
 
 
-ROBOTS = ("go2", "a1", "solo12", "quadruped", "talos")
-SPEEDS = (0.4, 1.0, 1.5)
-OFF = {"consistency": Consistency.OFF}
-
-
 def constrained(robot):
     """Model, data, and Pinocchio's point contacts of all contact places, with which their points do not accelerate."""
     model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
@@ -188,15 +175,6 @@ def constrained(robot):
     data, parts = model.createData(), [each.createData() for each in found]
     pin.initConstraintDynamics(model, data, found, parts)
     return model, data, found, parts
-
-
-def points_of(robot):
-    """The same robot with points in place of the spheres, below their centres: Pinocchio has no rolling contact."""
-    places = [
-        msgspec.structs.replace(point, radius=0.0, offset=tuple(np.array(point.offset) - [0.0, 0.0, point.radius]))
-        for point in robot.description.contact
-    ]
-    return robot.variant(contact=tuple(places))
 
 
 def passing(robot, stance, speed, rng):
@@ -220,18 +198,18 @@ def forces_of(judge, robot, state, rng):
     motion = np.array(pin.constraintDynamics(model, data, state.q, state.v, tau, contacts, parts, proximal))
     rotations = [data.oMi[each.joint1_id].rotation for each in contacts]
     forces = [R @ each.contact_force.linear for R, each in zip(rotations, parts, strict=True)]
-    feet = {
-        name: sum(f[2] for f, j in zip(forces, robot.spheres.joints, strict=True) if j == name) for name in robot.spheres.joints
-    }
-    return motion[robot.tree.a], min(feet.values()) > 0.0, float(sum(feet.values()))
+    feet = np.bincount(robot.spheres.joints, [f[2] for f in forces])[np.unique(robot.spheres.joints)]
+    return motion[robot.tree.a], feet.min() > 0.0, float(feet.sum())
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.long)])
 @every("name", ROBOTS)
 def test_forces_are_those_of_pinocchios_constrained_dynamics(name, count):
-    """Σ f_N at each speed; without the drift the error is a part of the weight."""
+    """Σ f_N at each speed; without the drift the error is a part of the weight. Points replace the spheres of the feet,
+    below their centres: Pinocchio has no rolling contact."""
     robot, stance = load_robot(name)
-    robot = points_of(robot)
+    places = [(point, np.array(point.offset) - [0.0, 0.0, point.radius]) for point in robot.description.contact]
+    robot = robot.variant(contact=tuple(msgspec.structs.replace(p, radius=0.0, offset=tuple(lowest)) for p, lowest in places))
     judge, rng = constrained(robot), np.random.default_rng(0)
     print()
     for speed in SPEEDS:
@@ -271,10 +249,7 @@ def pendulum(radius=0.1, length=0.3, place=True):
 
 
 @every("dt", [1e-3, 1e-5])
-@every(
-    ("tilt", "rate", "speed", "demand"),
-    [(0.0, 1.0, 2.0, 0.0), (0.1, 1.0, 2.0, 10.0), (0.1, -1.0, 2.0, 10.0), (0.1, 2.0, 4.0, 0.0)],
-)
+@every_row((0.0, 1.0, 2.0, 0.0), (0.1, 1.0, 2.0, 10.0), (0.1, -1.0, 2.0, 10.0), (0.1, 2.0, 4.0, 0.0))
 def test_a_two_wheeled_pendulum_presses_as_lagranges_equations_say(tilt, rate, speed, demand, dt):
     """Wheels roll: their contact point moves on with the axle. [M + m + J/r², M l cos θ; …] by hand."""
     r, height, mass, wheels, spin, inertia, g = 0.1, 0.3, 5.0, 1.0, 0.004, 0.08, 9.81
@@ -286,9 +261,8 @@ def test_a_two_wheeled_pendulum_presses_as_lagranges_equations_say(tilt, rate, s
     contacts = contacts_from_geometry(robot, q, Flat(), margin=0.002)
     answer = predict(robot, State(q=q, v=v), contacts, np.full(2, demand), law="coulomb", dt=dt)
     coupled = mass * height * np.cos(tilt)
-    A = np.array(
-        [[mass + wheels + spin / r**2, coupled, -1.0 / r], [coupled, inertia + mass * height**2, 1.0], [1.0 / r, -1.0, 0.0]]
-    )
+    rolling, turning = mass + wheels + spin / r**2, inertia + mass * height**2
+    A = np.array([[rolling, coupled, -1.0 / r], [coupled, turning, 1.0], [1.0 / r, -1.0, 0.0]])
     swing = mass * height * np.sin(tilt)
     _, turn, torque = np.linalg.solve(A, [swing * rate**2, g * swing, demand])
     pressed = (mass + wheels) * g - mass * height * (np.cos(tilt) * rate**2 + np.sin(tilt) * turn)

@@ -58,8 +58,7 @@ def calm(n=4):
 @every("status", [Status.CYCLE, Status.SOLVED])
 @every("law", LAWS)
 def test_each_rung_answers_when_those_before_it_fail(law, status):
-    """Those before report a failure, or claim success and are refused by the certificate. quadprog needs a positive definite D,
-    as on one foot."""
+    """Those before fail, or claim success and are refused by the certificate. quadprog needs a definite D, as on one foot."""
     scene, law_of = calm(1 if law.startswith(("convex", "cone")) else 2), make_law(law)
     names = [rung for rung, _ in attempts(law_of, reduced(scene)[1], None, scene.robot)]
     f = full(scene.robot, scene.state, scene.contacts)
@@ -132,7 +131,6 @@ def test_last_forces_are_assigned_by_contact_key_and_zero_without_a_guess():
     assert answer.rung == "last forces"
     np.testing.assert_allclose(answer.force[[2, 0]], force, atol=1e-15)
     assert not answer.impulse[[1, 3]].any()
-
     scene = beyond()
     answer = solve(scene, "coulomb")
     assert answer.rung == "last forces"
@@ -209,9 +207,8 @@ def test_bounded_predictions_replace_no_slip_by_coulomb_where_torque_is_too_larg
 # -- warm starts save work and cannot change an answer -----------------------------------------------------------------
 
 
-PIVOTING = ("no-slip", "coulomb", "convex")
 each_law = pytest.mark.parametrize("law", fast(LAWS, "no-slip", "coulomb", "exact-cone", "convex", "cone", "sap"))
-each_pivoting = every("law", PIVOTING)
+each_pivoting = every("law", ("no-slip", "coulomb", "convex"))
 
 
 def started(scene, law, guess=None, selection=Selection.TORQUE, **changes):
@@ -248,7 +245,6 @@ def test_warm_and_cold_starts_give_the_same_answer(name, law):
 @each_walker
 @each_pivoting
 def test_the_last_answer_is_confirmed_without_a_pivot(name, law):
-    """Given back as the guess."""
     for scene in random_scenes(name, 20, touching=1.0):
         first = started(scene, law)
         if first.law != law or first.rung != "cold" or first.demand_change > 0:

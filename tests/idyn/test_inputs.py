@@ -23,6 +23,12 @@ from idyn.types import Demand
 
 SCENE = standing_scene("quadruped")
 OPTIONS = Options.paper(ground=LITERAL)
+FEET = [
+    urdf.link(f"{side}_foot", 2.0, 1.0)
+    + urdf.joint(side, "trunk", f"{side}_foot", axis="0 1 0", at=(0, y, 0), limits=(-1, 1, 100, 10))
+    for side, y in (("left", 0.2), ("right", -0.2))
+]
+URDF = urdf.robot("biped", urdf.link("trunk", 2.0, 1.0), *FEET)  # two soles on the ground, for the example of `help(idyn)`
 
 
 def ask(state=SCENE.state, contacts=SCENE.contacts, q_ddot=SCENE.q_ddot, dt=DT, options=OPTIONS, **changes):
@@ -115,7 +121,6 @@ MALFORMED = [
 
 @every(("field", "changes"), MALFORMED)
 def test_malformed_inputs_are_refused_by_name(field, changes):
-    """In a cold tick, and in a warm one with each selection."""
     for selection in (None, *Selection):
         given = {} if selection is None else {"guess": GUESS, "options": Options.paper(selection=selection, ground=LITERAL)}
         with pytest.raises(InputError, match="expected") as refused:
@@ -124,7 +129,6 @@ def test_malformed_inputs_are_refused_by_name(field, changes):
 
 
 def test_repeated_keys_are_refused_in_every_tick():
-    """Also after a tick with good keys, and with a guess."""
     repeated = contacts(keys=(*C.keys[:3], C.keys[0]))
     for _ in range(2):
         assert ask(guess=GUESS).rung == "warm"
@@ -146,11 +150,7 @@ CONVERTED = {
     "list": {"q_ddot": SCENE.q_ddot.tolist(), "applied": [0.0] * 18, "preferred": [[0.0] * 3] * 4, **state(**LISTS)},
     "float32": {"q_ddot": SCENE.q_ddot.astype(np.float32), "preferred": np.zeros((4, 3), np.float32)},
     "int": {"q_ddot": np.zeros(12, dtype=int), "applied": np.zeros(18, dtype=np.int32)},
-    "other byte order": {
-        "q_ddot": SCENE.q_ddot.astype(">f8"),
-        "applied": np.zeros(18).astype(">f8"),
-        **contacts(**OTHER_ORDER),
-    },
+    "other byte order": {"q_ddot": SCENE.q_ddot.astype(">f8"), "applied": np.zeros(18, dtype=">f8"), **contacts(**OTHER_ORDER)},
     "views": {**state(q=np.repeat(Q, 2)[::2]), **contacts(mu=np.broadcast_to(C.mu[0], 4))},  # read-only
     "column-major": contacts(**{name: np.asfortranarray(getattr(C, name)) for name in ("points", "normals", "tangents")}),
     "guess": guess(tau=GUESS.tau.tolist(), force=GUESS.force.tolist()),
@@ -206,17 +206,13 @@ def test_contacts_may_change_between_ticks(law):
         touching = msgspec.structs.replace(scene, contacts=scene.contacts.take(np.array(rows, dtype=np.int64)))
         if guess is not None:
             keys = touching.contacts.keys
-            ordered = msgspec.structs.replace(
-                guess, keys=keys, basis=guess.carried_over(guess.basis, keys), force=guess.carried_over(guess.force, keys)
-            )
+            basis, force = guess.carried_over(guess.basis, keys), guess.carried_over(guess.force, keys)
+            ordered = msgspec.structs.replace(guess, keys=keys, basis=basis, force=force)
             expected = predict_scene(touching, law, options, ordered)
         answer = predict_scene(touching, law, options, guess)
         if guess is not None:
-            assert (answer.rung, answer.tau.tobytes(), answer.p.tobytes()) == (
-                expected.rung,
-                expected.tau.tobytes(),
-                expected.p.tobytes(),
-            )
+            one, other = ((each.rung, each.tau.tobytes(), each.p.tobytes()) for each in (answer, expected))
+            assert one == other
         assert answer.status.ok
         guess = answer.guess
 
@@ -257,14 +253,6 @@ def test_forces_of_the_last_tick_may_be_views(selection):
     for force in (np.asfortranarray(guess.force), np.repeat(guess.force, 2, axis=0)[::2], frozen):
         answer = predict_scene(scene, law, options, msgspec.structs.replace(guess, force=force))
         np.testing.assert_allclose(answer.tau, expected.tau, atol=1e-9)
-
-
-FEET = [
-    urdf.link(f"{side}_foot", 2.0, 1.0)
-    + urdf.joint(side, "trunk", f"{side}_foot", axis="0 1 0", at=(0, y, 0), limits=(-1, 1, 100, 10))
-    for side, y in (("left", 0.2), ("right", -0.2))
-]
-URDF = urdf.robot("biped", urdf.link("trunk", 2.0, 1.0), *FEET)  # two soles on the ground, for the example of `help(idyn)`
 
 
 @every("name", idyn.__all__)
@@ -333,7 +321,6 @@ def test_records_have_short_representations_in_one_line():
         assert start in text
         assert "\n" not in text
         assert len(text) <= 320, text
-
     many = scene.contacts.take(np.zeros(500, dtype=np.int64))
     assert len(repr(many)) < 200
     assert "… 500 in all" in repr(many)

@@ -12,23 +12,10 @@ from fast import every, first_is_fast
 from scenes import WALKERS, Scene, batch_of, walker
 from scipy.spatial.transform import Rotation
 
-from controllers.robot.load import load_robot
-from idyn import (
-    ContactSet,
-    Flat,
-    Options,
-    Selection,
-    State,
-    all_outcomes,
-    contacts_from_geometry,
-    derivatives,
-    predict,
-    predict_batch,
-)
+import idyn
+from idyn import ContactSet, Description, Flat, Options, Robot, Selection, State, contacts_from_geometry, load_robot, predict
 from idyn.errors import FrameNotFound, InputError, ModelError
-from idyn.model.description import Description
 from idyn.model.frames import FAR, nearby
-from idyn.model.robot import Robot
 from idyn.model.urdf import with_counted_turns
 from idyn.tasks import AngularMomentumTask, ComTask, FrameTask, TaskStack, predict_tasks
 from idyn.terms.dynamics import contact_jacobian
@@ -126,7 +113,7 @@ def test_members_of_a_batch_are_single_predictions():
     demands = [q_ddot for *_, q_ddot in ticks]
     given = zip(placed, demands, strict=True)
     batch = batch_of([Scene(robot=robot, state=at, contacts=contacts, q_ddot=q_ddot) for (at, contacts), q_ddot in given])
-    answers = predict_batch(robot, batch, law="coulomb", dt=DT, threads=1)
+    answers = idyn.predict_batch(robot, batch, law="coulomb", dt=DT, threads=1)
     for k, (each, contacts) in enumerate(placed):
         assert_equal(answers.member(k), predict(robot, each, contacts, demands[k], law="coulomb", dt=DT))
 
@@ -140,7 +127,7 @@ def test_derivatives_are_those_at_the_origin(selection):
         for offset in (ORIGIN, UTM):
             given = robot, *moved(state, contacts, offset), q_ddot
             answer = predict(*given, law="coulomb", dt=DT, options=options)
-            found.append(derivatives(*given, answer, law="coulomb", options=options))
+            found.append(idyn.derivatives(*given, answer, law="coulomb", options=options))
         here, there = found
         assert there.switches == here.switches
         for part in PARTS:
@@ -176,7 +163,7 @@ def test_outcomes_are_those_at_the_origin():
     robot, state, contacts, q_ddot = tick()
     contacts = contacts.take(np.arange(1))
     tau = predict(robot, state, contacts, q_ddot, law="coulomb", dt=DT).tau
-    here, there = (all_outcomes(robot, *moved(state, contacts, offset), tau, DT) for offset in (ORIGIN, UTM))
+    here, there = (idyn.all_outcomes(robot, *moved(state, contacts, offset), tau, DT) for offset in (ORIGIN, UTM))
     assert (len(there.found), there.unique) == (len(here.found), here.unique)
     for one, other in zip(there.found, here.found, strict=True):
         np.testing.assert_allclose(one.v_plus, other.v_plus, rtol=0.0, atol=SAME)
@@ -209,7 +196,6 @@ def test_terms_and_frames_far_away_are_in_the_world():
     np.testing.assert_allclose(found.position, centroidal.position + UTM, rtol=0.0, atol=1e-8)
     for field in ("velocity", "angular", "matrix", "drift"):
         np.testing.assert_allclose(getattr(found, field), getattr(centroidal, field), atol=1e-10)
-
     robot, state, _, _ = tick()
     far, _ = moved(state, contacts_from_geometry(robot, state.q, Flat(), margin=np.inf), UTM)
     for axes in ("local", "local_world_aligned"):
@@ -330,16 +316,6 @@ def cart():
     return Robot(Description(urdf=CART))
 
 
-def with_cos_and_sin(robot, model, q):
-    """q as Pinocchio has it for the text as it is written."""
-    theirs = pin.neutral(model)
-    theirs[:7] = q[:7]
-    for name, angle in zip(robot.joint_names, robot.joint_angles(q), strict=True):
-        joint = model.joints[model.getJointId(name)]
-        theirs[joint.idx_q : joint.idx_q + joint.nq] = [angle] if joint.nq == 1 else [np.cos(angle), np.sin(angle)]
-    return theirs
-
-
 @every("turns", [0, 1, -7, 1000])
 def test_the_dynamics_match_pinocchios_cos_and_sin(cart, turns):
     model = pin.buildModelFromXML(CART, pin.JointModelFreeFlyer())
@@ -348,7 +324,11 @@ def test_the_dynamics_match_pinocchios_cos_and_sin(cart, turns):
     q = cart.integrate(cart.neutral(), rng.normal(size=cart.nv))
     q[[7, 9]] += 2 * np.pi * turns
     v = rng.normal(size=cart.nv)
-    terms, theirs = cart.terms(q, v), with_cos_and_sin(cart, model, q)
+    terms, theirs = cart.terms(q, v), pin.neutral(model)  # q for the text as it is written
+    theirs[:7] = q[:7]
+    for name, angle in zip(cart.joint_names, cart.joint_angles(q), strict=True):
+        joint = model.joints[model.getJointId(name)]
+        theirs[joint.idx_q : joint.idx_q + joint.nq] = [angle] if joint.nq == 1 else [np.cos(angle), np.sin(angle)]
     np.testing.assert_allclose(terms.M, pin.crba(model, data, theirs, pin.Convention.WORLD), atol=1e-11)
     np.testing.assert_allclose(terms.h, pin.nonLinearEffects(model, data, theirs, v), atol=1e-10)
 

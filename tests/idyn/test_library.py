@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fast import every, full
+from fast import every, every_row, full
 
 from idyn import LAWS, KernelError, load_robot
 from idyn.contact.contacts import fill_centres
@@ -97,8 +97,6 @@ def test_read_only_arrays_are_read_and_never_written():
 
 
 class Inner(ArrayRecord):
-    """Fields of all kinds."""
-
     x: Vector
     A: Matrix
     C: Cube
@@ -111,8 +109,6 @@ class Inner(ArrayRecord):
 
 
 class Outer(ArrayRecord):
-    """With a record in it."""
-
     x: Vector
     inner: Inner
 
@@ -144,22 +140,19 @@ def test_a_block_holds_what_was_put_in_and_shares_the_arrays():
     assert _record(x=np.zeros(0), C=np.zeros((2, 0, 3))).fields.C.shape == (2, 0, 3)
 
 
-@every(
-    ("name", "wrong"),
-    [
-        ("x", np.zeros(3, np.float32)),
-        ("x", np.zeros((3, 1))),
-        ("x", np.zeros(6)[::2]),
-        ("x", np.zeros(3).astype(">f8")),
-        ("A", np.asfortranarray(np.ones((2, 3)))),
-        ("A", np.broadcast_to(0.0, (2, 3))),
-        ("rows", np.zeros(5)),
-        ("mask", np.zeros((2, 4), np.int64)),
-        ("count", 2.7),
-        ("goes", 0.5),
-        ("goes", 1),
-        ("share", None),
-    ],
+@every_row(
+    ("x", np.zeros(3, np.float32)),
+    ("x", np.zeros((3, 1))),
+    ("x", np.zeros(6)[::2]),
+    ("x", np.zeros(3).astype(">f8")),
+    ("A", np.asfortranarray(np.ones((2, 3)))),
+    ("A", np.broadcast_to(0.0, (2, 3))),
+    ("rows", np.zeros(5)),
+    ("mask", np.zeros((2, 4), np.int64)),
+    ("count", 2.7),
+    ("goes", 0.5),
+    ("goes", 1),
+    ("share", None),
 )
 def test_a_refused_value_changes_nothing(name, wrong):
     record = _record(**_values())
@@ -303,14 +296,8 @@ def test_numbas_cache_may_be_written_by_two_processes_at_once(tmp_path):
 
 
 def test_an_unknown_mode_is_refused():
-    ended = subprocess.run(
-        [sys.executable, "-c", "import idyn; idyn.predict"],
-        env=os.environ | {"IDYN_KERNELS": "fast"},
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
+    command, environment = [sys.executable, "-c", "import idyn; idyn.predict"], os.environ | {"IDYN_KERNELS": "fast"}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=ROOT)
     assert "IDYN_KERNELS: expected 'library', 'numba' or 'python', got 'fast'" in ended.stderr
 
 
@@ -346,7 +333,6 @@ def test_the_library_is_the_same_wherever_it_is_built():
 
 
 def my_kernel(x):
-    """A kernel of a user's own."""
     return 2.0 * x
 
 

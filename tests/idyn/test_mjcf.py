@@ -6,11 +6,11 @@ import tomllib
 import mujoco
 import numpy as np
 import pytest
-from fast import every
+from cli import fails, prints
+from disk import written
+from fast import every, every_row
 
-from controllers.robot.load import load_robot
-from idyn import Flat, InputError, ModelError, Robot, State, contacts_from_geometry, predict
-from sim_harness.commands.main import main
+from idyn import Flat, InputError, ModelError, Robot, State, contacts_from_geometry, load_robot, predict
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.mujoco.robot_model import bodies_of
 
@@ -56,10 +56,12 @@ HOPPER = """
   </actuator>
 </mujoco>
 """
+MAST = '<inertial pos="0 0 0.1" mass="0.5" diaginertia="0.002 0.002 0.001"/>'
+WELD = '<equality><weld {} body1="trunk" body2="mast"/></equality><actuator>'
+BELT = '<tendon><fixed {}><joint joint="hip" coef="1"/></fixed></tendon><actuator>'
 
 
 def text_of(name):
-    """MJCF of a shipped robot, as MuJoCo writes it."""
     if name == "hopper":
         return HOPPER
     spec = bodies_of(load_robot(name)[0], MujocoSettings())
@@ -67,13 +69,6 @@ def text_of(name):
         joint.name = f"joint of {joint.parent.name}"
     spec.compile()
     return spec.to_xml()
-
-
-def joints_of(robot, model):
-    """MuJoCo's places in qpos and qvel of the robot's joints behind the base, whose order is that of a URDF: by names."""
-    names = {model.joint(i).name or f"{model.body(model.jnt_bodyid[i]).name}_joint": i for i in range(model.njnt)}
-    found = [names[name] for name in robot.tree.dof_names[6 * robot.floating :]]
-    return model.jnt_qposadr[found], model.jnt_dofadr[found]
 
 
 @pytest.fixture
@@ -114,65 +109,52 @@ def test_a_robot_from_mjcf_predicts_and_is_pickled(robot_of):
 
 def test_an_mjcf_is_not_read_as_a_urdf(tmp_path):
     """Its contacts and torque limits would be missing."""
-    path = tmp_path / "hopper.xml"
-    path.write_text(HOPPER)
+    path = written(tmp_path / "hopper.xml", HOPPER)
     with pytest.raises(ModelError, match=r"expected a URDF, got an MJCF: use `Robot\.from_mjcf`"):
         Robot.from_urdf(path)
 
 
 def test_check_reads_an_mjcf_with_its_contacts_and_limits(tmp_path, capsys):
-    path = tmp_path / "hopper.xml"
-    path.write_text(HOPPER)
-    assert main(["check", str(path)]) == 0
-    printed = capsys.readouterr().out
+    path = written(tmp_path / "hopper.xml", HOPPER)
+    printed = prints(capsys, "check", str(path))
     assert "contact points shank.toe" in printed
     assert "hopper.knee: no effort limit" not in printed
-    assert main(["check", str(path), "--fixed"]) == 2
-    assert "--fixed: expected a URDF" in capsys.readouterr().err
+    assert "--fixed: expected a URDF" in fails(capsys, "check", str(path), "--fixed")
 
 
 def test_a_configuration_may_name_an_mjcf(tmp_path):
     (tmp_path / "hopper.xml").write_text(HOPPER)
-    file = tmp_path / "hopper.toml"
-    file.write_text('urdf = "hopper.xml"\n[standing]\nhip = 0.5\nknee = -1.0\n')
+    file = written(tmp_path / "hopper.toml", 'urdf = "hopper.xml"\n[standing]\nhip = 0.5\nknee = -1.0\n')
     assert tomllib.loads(file.read_text())["urdf"] == "hopper.xml"
     robot, stance = load_robot(str(file))
     assert robot.contact_names == ("shank.toe",)
-    assert robot.description.armature["lift"] == 0.5
-    assert robot.joint_angles(stance).tolist() == [0.5, -1.0]
+    assert (robot.description.armature["lift"], robot.joint_angles(stance).tolist()) == (0.5, [0.5, -1.0])
     file.write_text('urdf = "hopper.xml"\nbase = "fixed"\n')
     with pytest.raises(InputError, match=r"base: expected 'free_flyer', as .*hopper\.xml has it"):
         load_robot(str(file))
 
 
-@every(
-    ("before", "after", "message"),
-    [
-        ("<option ", '<include file="x.xml"/><option ', "compiler refuses it: .*x.xml"),
-        ("<actuator>", '<equality><weld body1="trunk" body2="mast"/></equality><actuator>', "equality 'equality0': weld"),
-        (
-            "<actuator>",
-            '<tendon><fixed name="belt" stiffness="9"><joint joint="hip" coef="1"/></fixed></tendon><actuator>',
-            "tendon 'belt': a spring",
-        ),
-        ('<joint name="hip" axis="0 1 0" range="-1 2"/>', '<joint name="hip" type="ball"/>', "joint 'hip': a ball joint"),
-        ('<joint name="hip"', '<joint name="hip" range="0 0" limited="true"', "refuses it|expected lower < upper"),
-        ('<body name="mast"', '<body name="mast" gravcomp="0.5"', "body 'mast': gravcomp 0.5"),
-        ('<motor name="hip" joint="hip"/>', '<muscle name="calf" joint="hip"/>', "actuator 'calf': a muscle"),
-        ("</mujoco>", "", "compiler refuses it: XML"),
-    ],
+@every_row(
+    ("<option ", '<include file="x.xml"/><option ', "compiler refuses it: .*x.xml"),
+    ("<actuator>", WELD.format(""), "equality 'equality0': weld"),
+    ("<actuator>", BELT.format('name="belt" stiffness="9"'), "tendon 'belt': a spring"),
+    ('<joint name="hip" axis="0 1 0" range="-1 2"/>', '<joint name="hip" type="ball"/>', "joint 'hip': a ball joint"),
+    ('<joint name="hip"', '<joint name="hip" range="0 0" limited="true"', "refuses it|expected lower < upper"),
+    ('<body name="mast"', '<body name="mast" gravcomp="0.5"', "body 'mast': gravcomp 0.5"),
+    ('<motor name="hip" joint="hip"/>', '<muscle name="calf" joint="hip"/>', "actuator 'calf': a muscle"),
+    ("</mujoco>", "", "compiler refuses it: XML"),
 )
-def test_what_is_not_supported_is_refused_and_named(robot_of, before, after, message):
+def test_what_is_not_supported_is_refused_and_named(before, after, message, robot_of):
     assert before in HOPPER
     with pytest.raises(ModelError, match=message):
         robot_of("hopper", HOPPER.replace(before, after, 1))
 
 
 def test_all_that_is_not_supported_is_named_in_one_message(robot_of):
-    text = HOPPER.replace('<body name="mast"', '<body name="mast" gravcomp="1"').replace(
-        '<body name="thigh"', '<body gravcomp="1" name="thigh"'
-    )
-    text = text.replace("<actuator>", '<equality><weld name="bond" body1="trunk" body2="mast"/></equality><actuator>')
+    text = HOPPER
+    for body in ("mast", "thigh"):
+        text = text.replace(f'<body name="{body}"', f'<body gravcomp="1" name="{body}"')
+    text = text.replace("<actuator>", WELD.format('name="bond"'))
     with pytest.raises(ModelError, match="body 'thigh': gravcomp 1; body 'mast': gravcomp 1; equality 'bond': weld"):
         robot_of("hopper", text)
 
@@ -186,10 +168,7 @@ FEATURES = {
     "right angle": ('quat="0.97 0 0.2 0.1"', 'euler="0.3 1.5707963267948966 0.2"'),
     "two joints": ('<joint name="hip"', '<joint name="yaw" axis="0 0 1" pos="0 0.1 0"/><joint name="hip"'),
     "slide and hinge": ('<joint name="hip"', '<joint name="rail" type="slide" axis="0.6 0 0.8" ref="0.2"/><joint name="hip"'),
-    "inertia of geoms": (
-        '<inertial pos="0 0 0.1" mass="0.5" diaginertia="0.002 0.002 0.001"/>',
-        '<geom size="0.1" mass="1.5"/>',
-    ),
+    "inertia of geoms": (MAST, '<geom size="0.1" mass="1.5"/>'),
     "total mass": ("<compiler ", '<compiler boundmass="3" '),
     "gravity": ('gravity="0 0 -9.81"', 'gravity="0.4 0.2 -1.6"'),
     "fixed base": ("<freejoint/>", ""),
@@ -197,11 +176,8 @@ FEATURES = {
     "armature of the base": ("<freejoint/>", '<joint name="base" type="free"/>'),
     "joint without a name": ('<joint name="lift" ', "<joint "),
     "empty equality": ("<actuator>", "<equality/><actuator>"),
-    "constraint that is off": (
-        "<actuator>",
-        '<equality><weld active="false" body1="trunk" body2="mast"/></equality><actuator>',
-    ),
-    "tendon that does nothing": ("<actuator>", '<tendon><fixed><joint joint="hip" coef="1"/></fixed></tendon><actuator>'),
+    "constraint that is off": ("<actuator>", WELD.format('active="false"')),
+    "tendon that does nothing": ("<actuator>", BELT.format("")),
     "a table beside": ("</worldbody>", '<body name="table" pos="1 0 0"><geom type="box" size="1 1 1"/></body></worldbody>'),
     "a mocap body beside": ("</worldbody>", '<body name="target" mocap="true"><geom size="0.1"/></body></worldbody>'),
 }
@@ -218,7 +194,9 @@ def test_what_the_file_says_is_what_mujoco_makes_of_it(robot_of, name):
     model.opt.enableflags |= mujoco.mjtEnableBit.mjENBL_ENERGY
     data, rng = mujoco.MjData(model), np.random.default_rng(5)
     assert robot.nv == model.nv
-    places, dofs = joints_of(robot, model)
+    names = {model.joint(i).name or f"{model.body(model.jnt_bodyid[i]).name}_joint": i for i in range(model.njnt)}
+    joints = [names[name] for name in robot.tree.dof_names[6 * robot.floating :]]  # in a URDF's order
+    places, dofs = model.jnt_qposadr[joints], model.jnt_dofadr[joints]
     first, step = 7 * robot.floating, 1e-6
     order = np.concatenate([np.arange(6 * robot.floating), dofs])
     for _ in range(3):
@@ -269,20 +247,17 @@ def test_limits_are_the_smallest_and_forces_and_spheres_that_are_left_out_are_re
     assert robot_of("hopper", text).limits.tau_max.tolist() == [7.0, 30.0]
     text = HOPPER.replace('<motor name="hip" joint="hip"/>', '<position name="hip" joint="hip" kp="50" forcerange="-9 8"/>')
     assert robot_of("hopper", text).limits.tau_max.tolist() == [9.0, 30.0]
-
     text = HOPPER.replace('<joint name="hip"', '<joint name="hip" stiffness="5" frictionloss="2"')
     found = {(each.where, each.message) for each in robot_of("hopper", text).inspect()}
     said = "dynamics: damping 0.3 N·m·s/rad, friction 2 N·m, stiffness 5 N·m/rad: not part of the prediction"
     assert ("hip", said) in found
-
     text = HOPPER.replace("<freejoint/>", '<geom name="foot of the stand" size="0.05"/>')
     assert robot_of("hopper", text).contact_names == ("shank.toe",)
 
 
 def test_a_loop_closed_by_connect_is_closed_in_the_robot(robot_of):
-    text = HOPPER.replace(
-        "<actuator>", '<equality><connect name="rod" body1="shank" body2="mast" anchor="0 0 -0.1"/></equality><actuator>'
-    )
+    rod = '<equality><connect name="rod" body1="shank" body2="mast" anchor="0 0 -0.1"/></equality><actuator>'
+    text = HOPPER.replace("<actuator>", rod)
     robot = robot_of("hopper", text)
     gaps, _ = robot.closure_gaps(robot.neutral())
     assert len(robot.closures.keys) == 1

@@ -2,38 +2,15 @@
 
 import msgspec
 import numpy as np
+import oracles
 import pytest
+import scenes
 from conditions import allowance, coulomb_error, dynamics, no_slip_error, outside_cone
 from fast import every, first_is_fast
-from oracles import (
-    convex_program,
-    coulomb_lcp,
-    eliminate,
-    enumerate_lcp,
-    full,
-    lcp_error,
-    no_slip_is_possible,
-    outcome,
-    solve_qp,
-    solve_semidefinite_qp,
-)
+from oracles import eliminate, full, lcp_error, outcome, solve_qp, solve_semidefinite_qp
 from quantecon.optimize.lcp_lemke import lcp_lemke
 from rungs import attempts
-from scenes import (
-    DT,
-    LITERAL,
-    PLAIN,
-    VARIANTS,
-    each_walker,
-    many_points,
-    predict_scene,
-    random_scene,
-    random_scenes,
-    reduced,
-    standing_scene,
-    turned,
-    varied,
-)
+from scenes import DT, LITERAL, PLAIN, VARIANTS, each_walker, predict_scene, random_scene, random_scenes, varied
 
 from idyn import LAWS, ConfigError, Consistency, Options, Selection, make_law
 from idyn.laws.convex import Convex
@@ -42,6 +19,10 @@ from idyn.solvers.lemke import lemke
 from idyn.solvers.qp import backends
 from idyn.status import STATUSES, Status
 from idyn.terms.reduction import Reduced
+
+LAW = make_law("no-slip")
+OPTIONS = Options.paper(selection=Selection.OFF, ground=LITERAL)
+TRIED = {name: VARIANTS[name] for name in ("few feet", "twelve points", "some frictionless")} | {"slabs": (4, (0.0, np.inf))}
 
 
 def coulomb(scene, edges=4, options=PLAIN, **changes):
@@ -53,7 +34,7 @@ def assembled(scene, edges=4):
     f = full(scene.robot, scene.state, scene.contacts)
     D, b, _, _ = eliminate(f, scene.q_ddot, DT)
     b[2::3] += allowance(scene.contacts.gaps, DT)
-    return f, *coulomb_lcp(D, b, scene.contacts.mu, edges)
+    return f, *oracles.coulomb_lcp(D, b, scene.contacts.mu, edges)
 
 
 @each_walker
@@ -61,7 +42,7 @@ def test_lemke_alone_solves_feet_with_many_points(name):
     """Redundant points leave a ray at which the artificial variable is zero up to rounding: that is a solution."""
     directions = make_law("coulomb").directions
     for scene in varied(name, VARIANTS["twelve points"], 120):
-        r, _ = reduced(scene)
+        r, _ = scenes.reduced(scene)
         M, q, _, _ = assemble(r.Y, r.b, r.mu, directions, 0.0)
         z, status, _, _ = lemke(M, q, 1000, np.ones(len(q)))
         assert STATUSES[status] is Status.SOLVED
@@ -74,7 +55,7 @@ def test_the_prediction_is_one_of_the_solutions_of_brute_force(name, count, of):
     """All 2⁶ complementary bases of one contact, 2¹² of two; several solutions may exist."""
     for scene in random_scenes(name, count, **of):
         f, M, q, G = assembled(scene)
-        velocities = [outcome(f, scene.q_ddot, DT, G @ z)[0] for z in enumerate_lcp(M, q)]
+        velocities = [outcome(f, scene.q_ddot, DT, G @ z)[0] for z in oracles.enumerate_lcp(M, q)]
         answer = coulomb(scene)
         assert velocities
         assert min(np.abs(v - answer.v_plus).max() for v in velocities) < 1e-9
@@ -93,7 +74,7 @@ def test_the_circumscribed_polygon_encloses_the_cone():
 
 def test_at_rest_a_basic_solution_loads_two_diagonal_feet():
     """MATHEMATICS §3.5: a basic solution loads as few feet as possible; here two, with half the weight each."""
-    scene = standing_scene("quadruped")
+    scene = scenes.standing_scene("quadruped")
     answer = coulomb(scene)
     loads = np.sort(answer.normal_force)
     np.testing.assert_allclose(loads, [0, 0, 23.544, 23.544], atol=1e-9)
@@ -132,18 +113,12 @@ def test_coulomb_agrees_with_an_independent_lemke(name):
     assert different <= 2
 
 
-LAW = make_law("no-slip")
-OPTIONS = Options.paper(selection=Selection.OFF, ground=LITERAL)
-TRIED = {name: VARIANTS[name] for name in ("few feet", "twelve points", "some frictionless")} | {"slabs": (4, (0.0, np.inf))}
-
-
 def no_slip(scene, options=OPTIONS, **changes):
     return predict_scene(scene, LAW, options, **changes)
 
 
 def answered(name, variant, count):
-    """Scenes with the law's answers. Where it has none, no choice of held contacts has one: an independent program tries them
-    all for the original demand."""
+    """Scenes with the law's answers. Where it has none, no choice of held contacts has one: a program tries all of them."""
     without = 0
     for scene in varied(name, TRIED[variant], count):
         answer = no_slip(scene)
@@ -152,7 +127,7 @@ def answered(name, variant, count):
             f, c = full(scene.robot, scene.state, scene.contacts), scene.contacts
             D, b, _, _ = eliminate(f, scene.q_ddot, DT)
             b[2::3] += allowance(c.gaps, DT)
-            assert len(c) > 4 or not no_slip_is_possible(D, b, c.mu)
+            assert len(c) > 4 or not oracles.no_slip_is_possible(D, b, c.mu)
             continue
         assert (answer.law, answer.status.name) == ("no-slip", "SOLVED")
         yield scene, answer
@@ -190,20 +165,19 @@ def test_no_slip_satisfies_its_conditions_and_is_the_least_motion_that_holds_the
 
 @each_walker
 def test_the_tangent_basis_does_not_matter_for_standing_feet(name):
-    """Any turn about the normals keeps v⁺, in a loaded stance with all feet on the ground."""
     rng = np.random.default_rng(0)
     options = msgspec.structs.replace(OPTIONS, consistency=Consistency.HOLD)
     for seed in range(60):
         scene = random_scene(name, seed, touching=1.0, n=4)
         scene = msgspec.structs.replace(scene, q_ddot=0.1 * scene.q_ddot)
         answer = no_slip(scene, options)
-        other = no_slip(scene, options, contacts=turned(scene.contacts, rng.uniform(0, 2 * np.pi, 4)))
+        other = no_slip(scene, options, contacts=scenes.turned(scene.contacts, rng.uniform(0, 2 * np.pi, 4)))
         np.testing.assert_allclose(other.v_plus, answer.v_plus, atol=1e-8)
 
 
 def test_lifted_feet_swing_freely_and_standing_feet_hold():
     """One foot 2 mm up with its own demand, three feet loaded: the demand is unchanged."""
-    scene = standing_scene("solo12")
+    scene = scenes.standing_scene("solo12")
     gaps, q_ddot = np.array([0.002, 0, 0, 0]), np.zeros(12)
     q_ddot[:3] = [5, -20, 30]
     answer = no_slip(scene, contacts=msgspec.structs.replace(scene.contacts, gaps=gaps), q_ddot=q_ddot)
@@ -216,17 +190,14 @@ def test_lifted_feet_swing_freely_and_standing_feet_hold():
     assert answer.normal_force.sum() == pytest.approx(scene.robot.total_mass * 9.81, rel=0.05)
 
 
-TRIED_CONVEX = ("few feet", "twelve points", "all kinds")
-
-
 def program(scene, edges=4, mu=None):
     f = full(scene.robot, scene.state, scene.contacts)
     c = scene.contacts
-    return f, convex_program(f, scene.q_ddot, DT, c.mu if mu is None else mu, allowance(c.gaps, DT), edges)
+    return f, oracles.convex_program(f, scene.q_ddot, DT, c.mu if mu is None else mu, allowance(c.gaps, DT), edges)
 
 
 @pytest.mark.parametrize("edges", first_is_fast([4, 8]))
-@every("variant", TRIED_CONVEX)
+@every("variant", ("few feet", "twelve points", "all kinds"))
 @each_walker
 def test_convex_has_the_least_kinetic_energy(name, variant, edges):
     """Its velocity is the optimum's, which is unique; it keeps every constraint; no other admissible p has less energy."""
@@ -263,7 +234,7 @@ def test_the_infinite_variant_treats_friction_as_infinite(name):
 @each_walker
 def test_one_stage_gives_the_smallest_impulses_in_a_stance(name):
     """ε‖p‖² selects the smallest of the equally good impulses: four equal feet, no friction."""
-    scene = standing_scene(name)
+    scene = scenes.standing_scene(name)
     answer = predict_scene(scene, "convex-one-stage")
     assert answer.law == "convex-one-stage"
     _, qp = program(scene)
@@ -314,7 +285,7 @@ def test_a_useless_last_basis_loses_no_answer(mu):
     """Lemke then comes before the QP back end; with large friction it may end on a ray, which proves nothing."""
     law, options, solved = make_law("convex"), Options.paper(ground=LITERAL), 0
     for seed in range(0, 60, 3):
-        scene = many_points(random_scene("solo12" if seed % 2 else "quadruped", seed, mu=mu, n=4, touching=0.7), 2)
+        scene = scenes.many_points(random_scene("solo12" if seed % 2 else "quadruped", seed, mu=mu, n=4, touching=0.7), 2)
         first = predict_scene(scene, law, options)
         nothing = np.zeros((len(scene.contacts), law.basis_width), dtype=np.bool_)
         guess = msgspec.structs.replace(first.guess, law=law.name, basis=nothing)

@@ -9,7 +9,7 @@ import pinocchio as pin
 import pytest
 import urdf
 from conditions import allowance, coulomb_error, dynamics
-from fast import every
+from fast import every, every_row
 from oracles import eliminate, full, outcome
 from scenes import DT, LITERAL, Scene, fingers_scene, many_points, random_scene, reduced, standing_scene
 
@@ -30,8 +30,7 @@ def floating(name):
 
 
 def panda(seed, *unactuated):
-    """The arm alone on a fixed base: without unactuated joints the reduced problem is empty. Two of its points are on slanting
-    surfaces, and one of the hand is against the forearm."""
+    """The arm on a fixed base has an empty reduced problem. Two points are on slanting surfaces, one against the forearm."""
     path = urdf_path("example-robot-data:panda_description/urdf/panda.urdf", Path())
     robot, rng = Robot.from_urdf(path, base="fixed", unactuated=unactuated), np.random.default_rng(seed)
     q = robot.integrate(robot.neutral(), 0.7 * rng.normal(size=robot.nv))
@@ -90,7 +89,6 @@ def test_reduction_matches_elimination_from_the_full_system_and_recover_leads_ba
         np.testing.assert_allclose(terms.M, f.M, atol=1e-11 * np.abs(f.M).max())
         np.testing.assert_array_equal(terms.M, terms.M.T)
         np.testing.assert_allclose(terms.h, f.h, atol=1e-11 * np.abs(f.h).max())
-
         D, b, v_free, _ = eliminate(f, scene.q_ddot, DT)
         b[2::3] += allowance(scene.contacts.gaps, DT)
         law, dynamics = reduced(scene)
@@ -98,7 +96,6 @@ def test_reduction_matches_elimination_from_the_full_system_and_recover_leads_ba
         np.testing.assert_allclose(law.b, b, atol=1e-10 * np.abs(b).max())
         np.testing.assert_allclose(dynamics.v_free, v_free, atol=1e-10 * np.abs(v_free).max())
         np.testing.assert_array_equal(law.mu, scene.contacts.mu)
-
         assert law.Y.shape == (3 * len(scene.contacts), len(u))
         L = np.linalg.cholesky(f.M[np.ix_(u, u)])
         np.testing.assert_allclose(dynamics.L, L, atol=1e-11 * np.abs(L).max(initial=1))
@@ -107,7 +104,6 @@ def test_reduction_matches_elimination_from_the_full_system_and_recover_leads_ba
         free = f.v[u] - DT * np.linalg.solve(f.M[np.ix_(u, u)], f.M[np.ix_(u, a)] @ scene.q_ddot + f.h[u])
         energy = f.Ju @ (free + np.linalg.solve(f.M[np.ix_(u, u)], f.M[np.ix_(u, a)] @ v_a))
         np.testing.assert_allclose(law.energy, energy, atol=1e-10 * np.abs(energy).max(initial=1))
-
         p = np.random.default_rng(seed).normal(size=3 * len(scene.contacts))
         v_plus, tau = np.empty(robot.nv), np.empty(robot.na)
         recover(dynamics.fields, p, v_plus, tau, np.empty(0))
@@ -127,18 +123,15 @@ def test_last_forces_accept_any_dtype_and_need_one_row_per_contact():
         evaluate(*given, **options, last=np.ones((3, 3)))
 
 
-@every(
-    ("gap", "noise", "recovery", "speed"),
-    [
-        (0.0, 0.0, np.inf, 0.0),
-        (1e-3, 0.0, 0.05, 1.0),
-        (-1e-3, 0.0, np.inf, -1.0),
-        (-1e-3, 0.0, 0.05, -0.05),
-        (-1e-5, 0.0, 0.05, -0.01),
-        (9e-6, 1e-5, 0.05, 0.0),
-        (-9e-6, 1e-5, 0.05, 0.0),
-        (1.1e-5, 1e-5, 0.05, 0.011),
-    ],
+@every_row(
+    (0.0, 0.0, np.inf, 0.0),
+    (1e-3, 0.0, 0.05, 1.0),
+    (-1e-3, 0.0, np.inf, -1.0),
+    (-1e-3, 0.0, 0.05, -0.05),
+    (-1e-5, 0.0, 0.05, -0.01),
+    (9e-6, 1e-5, 0.05, 0.0),
+    (-9e-6, 1e-5, 0.05, 0.0),
+    (1.1e-5, 1e-5, 0.05, 0.011),
 )
 def test_gaps_become_allowed_closing_speeds(gap, noise, recovery, speed):
     """Only the normal row is touched; the noise floor and the recovery speed act as the settings say."""
@@ -200,15 +193,12 @@ def test_joints_of_several_degrees_are_unactuated_unless_named():
     assert table(unactuated=("hexapod",)).na == 4
 
 
-@every(
-    ("changes", "message"),
-    [
-        ({"actuated": ("slid",)}, "actuated: .*'slid'.*slide"),
-        ({"actuated": ("hinge",)}, "actuated: no joint of several degrees of freedom named 'hinge'"),
-        ({"unactuated": ("slide.3",)}, "unactuated: .*'slide.3'.*slide"),
-        ({"tau_max": {"slide": 3.0}}, "tau_max: .*'slide'.*slide.0"),
-        ({"armature": {"hexapod": 0.1}}, "armature: .*'hexapod'.*hexapod"),
-    ],
+@every_row(
+    ({"actuated": ("slid",)}, "actuated: .*'slid'.*slide"),
+    ({"actuated": ("hinge",)}, "actuated: no joint of several degrees of freedom named 'hinge'"),
+    ({"unactuated": ("slide.3",)}, "unactuated: .*'slide.3'.*slide"),
+    ({"tau_max": {"slide": 3.0}}, "tau_max: .*'slide'.*slide.0"),
+    ({"armature": {"hexapod": 0.1}}, "armature: .*'hexapod'.*hexapod"),
 )
 def test_unknown_names_are_refused(changes, message):
     with pytest.raises(InputError, match=message):
@@ -318,17 +308,14 @@ def test_shipped_robots_their_snapshots_and_released_joints_have_armature():
     assert set(load_robot("solo12")[0].description.armature.values()) == {0.00036207}
     go2 = load_robot("go2")[0].description.armature
     assert (go2["FL_hip_joint"], go2["RR_calf_joint"]) == (0.0045, 0.0165)
-
     first = load_controller("go2")
     second = controller_from_snapshot(json.loads(json.dumps(first.snapshot())))
     assert second.robot.description.armature == first.robot.description.armature
     q, v = some_state(first.robot)
     assert first.robot.terms(q, v).M.tobytes() == second.robot.terms(q, v).M.tobytes()
-
     robot = load_robot("quadruped")[0].variant(armature=0.01)
     free = released(robot, ["LF_X_1"])
-    assert free.na == 11
-    assert free.description.armature == robot.description.armature
+    assert (free.na, free.description.armature) == (11, robot.description.armature)
 
 
 def test_invalid_armature_is_refused_by_name():

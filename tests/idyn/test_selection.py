@@ -3,47 +3,34 @@
 import msgspec
 import numpy as np
 import pytest
+import scenes
 import scipy.linalg
 import scipy.optimize
 from conditions import allowance, coulomb_error, dynamics
 from fast import every, fast, first_is_fast
 from hard import wild_scene
 from oracles import Full, corners, coulomb_lcp, enumerate_lcp, facet_normals, full, solve_qp, solve_semidefinite_qp
-from scenes import (
-    DT,
-    LITERAL,
-    Scene,
-    each_walker,
-    feet,
-    limitless,
-    many_points,
-    predict_scene,
-    random_scene,
-    standing_scene,
-    walker,
-    with_contacts,
-)
+from scenes import DT, Scene, each_walker, many_points, predict_scene, random_scene, standing_scene, walker, with_contacts
 
-from idyn import Batch, InputError, all_outcomes, make_law, outcomes, predict, predict_batch
+from idyn import Batch, InputError, Options, all_outcomes, make_law, outcomes, predict, predict_batch
 from idyn.contact.contacts import centres_of
-from idyn.options import Options
 from idyn.types import Array, Consistency, Guess, Prediction, Selection, State
 
 LAWS = ("no-slip", "coulomb", "exact-cone", "convex", "convex-infinite", "cone", "cone-infinite")
 RIGID = ("no-slip", "cone-infinite")  # laws that hold feet with any force: demands that drag them cost meganewtons
 
 
-def scenes(name, law, count, points=1):
+def stances(name, law, count, points=1):
     """Without torque limits: those are another test's. Under rigid laws all feet stand."""
     settings = {"touching": 1.0} if law in RIGID else {}
     for seed in range(count):
         scene = random_scene(name, seed, **settings)
-        yield many_points(msgspec.structs.replace(scene, robot=limitless(name)), points)
+        yield many_points(msgspec.structs.replace(scene, robot=scenes.limitless(name)), points)
 
 
 def solve(scene, law, selection, guess=None, **changes):
     consistency = Consistency.HOLD if law in RIGID else Consistency.OFF
-    options = Options.paper(selection=selection, consistency=consistency, ground=LITERAL)
+    options = Options.paper(selection=selection, consistency=consistency, ground=scenes.LITERAL)
     return predict_scene(scene, law, options, guess, **changes)
 
 
@@ -64,15 +51,13 @@ def faces(law, answer, f, contacts):
 @every(("law", "points"), [*((law, 1) for law in LAWS), ("coulomb", 3), ("convex", 3)])
 @each_walker
 def test_selection_finds_the_smallest_torque_and_keeps_the_motion(name, law, points):
-    """v⁺ does not move, every point is on the face and certified. τ is unique, whatever the impulses: an independent program in
-    all variables has the same."""
-    for scene in scenes(name, law, 40 if points == 1 else 10, points):
+    """v⁺ does not move, every point is on the face and certified. An independent program in all variables has the same τ."""
+    for scene in stances(name, law, 40 if points == 1 else 10, points):
         plain, chosen = solve(scene, law, Selection.OFF), solve(scene, law, Selection.TORQUE)
         assert plain.law == chosen.law
         if law in RIGID and not plain.status.ok:
             continue
-        assert plain.law == law
-        assert plain.demand_change == chosen.demand_change
+        assert (plain.law, plain.demand_change) == (law, chosen.demand_change)
         assert np.abs(chosen.v_plus - plain.v_plus).max() < 1e-9
         assert chosen.residuals.worst < 1e-8
         f = full(scene.robot, scene.state, scene.contacts)
@@ -96,14 +81,13 @@ def sliding(name, seed, points):
     v[:2], v[5] = 0.3 * rng.normal(size=2), rng.normal()
     v[6 + 3 * (seed % 4) :][:3] = 0.05 * rng.normal(size=3)
     moving = State(q=scene.state.q, v=v)
-    return many_points(msgspec.structs.replace(scene, robot=limitless(name), state=moving), points)
+    return many_points(msgspec.structs.replace(scene, robot=scenes.limitless(name), state=moving), points)
 
 
 @pytest.mark.parametrize("law", first_is_fast(["coulomb", "exact-cone"]))
 @each_walker
 def test_sliding_feet_share_their_load_by_selection(name, law):
-    """Friction of sliding points stays at its limit; the distribution of the load is free. On round cones each point has its
-    own direction, so fewer share."""
+    """Friction of sliding points stays at its limit, the load is shared freely; on round cones, by fewer points."""
     choices = 0
     for seed in range(40):
         scene = sliding(name, seed, 3)
@@ -123,21 +107,20 @@ def earlier(scene, law):
     rng = np.random.default_rng(len(scene.contacts))
     answer = solve(scene, law, Selection.TORQUE)
     force = answer.force + 10.0 * rng.normal(size=answer.force.shape)
-    return Guess(
-        law="another", keys=scene.contacts.keys, basis=answer.guess.basis, tau=answer.tau + rng.normal(size=12), force=force
-    )
+    tau = answer.tau + rng.normal(size=12)
+    return Guess(law="another", keys=scene.contacts.keys, basis=answer.guess.basis, tau=tau, force=force)
 
 
-def in_contact_rows(contacts, impulse):
-    t = np.cross(contacts.normals, contacts.tangents)
-    return np.stack([(d * impulse).sum(axis=1) for d in (contacts.tangents, t, contacts.normals)], axis=1).ravel()
+def in_contact_rows(contacts, force):
+    frames = np.stack([contacts.tangents, np.cross(contacts.normals, contacts.tangents), contacts.normals], axis=1)
+    return np.einsum("nij,nj->ni", frames, force).ravel()
 
 
 @pytest.mark.parametrize("law", fast(["no-slip", "coulomb", "convex"], "coulomb"))
 @each_walker
 def test_changes_of_torque_and_of_impulse_are_minimal_over_the_face(name, law):
     """min ‖τ − τ_prev‖², and min ‖p − p_prev‖² with p_prev in the world: contacts may be in another order or turned."""
-    for seed, scene in enumerate(scenes(name, law, 20)):
+    for seed, scene in enumerate(stances(name, law, 20)):
         guess, c, plain = earlier(scene, law), scene.contacts, solve(scene, law, Selection.OFF)
         f = full(scene.robot, scene.state, c)
         face = next(g for g in faces(law, plain, f, c) if not g.empty(f, plain.p))
@@ -146,7 +129,6 @@ def test_changes_of_torque_and_of_impulse_are_minimal_over_the_face(name, law):
         scale = max(np.linalg.norm(plain.tau), np.linalg.norm(plain.tau - guess.tau))
         assert np.linalg.norm(chosen.tau - guess.tau) == pytest.approx(np.linalg.norm(tau - guess.tau), abs=1e-7 * scale)
         assert np.abs(chosen.v_plus - plain.v_plus).max() < 1e-9
-
         order = np.random.default_rng(seed).permutation(len(c))
         shuffled = msgspec.structs.replace(guess, keys=tuple(c.keys[i] for i in order), force=guess.force[order])
         before = in_contact_rows(c, DT * guess.force)
@@ -159,18 +141,17 @@ def test_forces_are_the_nearest_to_the_preferred_ones_that_give_the_same_motion(
     """Feet that stand inside their cones: the nearest point of an affine space, by pseudoinverse."""
     scene = standing_scene("solo12", mu=2.0)
     contacts, A = scene.contacts, full(scene.robot, scene.state, scene.contacts).Ju.T
-    frames = np.stack([contacts.tangents, np.cross(contacts.normals, contacts.tangents), contacts.normals], axis=1)
     free = solve(scene, "coulomb", Selection.FORCE)
     preferred = free.force + 0.2 * np.random.default_rng(0).normal(size=(4, 3))
     answer = solve(scene, "coulomb", Selection.FORCE, preferred=preferred)
-    wanted = np.einsum("nij,nj->ni", frames, preferred).ravel()
+    wanted = in_contact_rows(contacts, preferred)
     nearest = wanted - np.linalg.pinv(A) @ (A @ wanted - A @ (free.p / DT))
     np.testing.assert_allclose(answer.p / DT, nearest, atol=1e-8)
     assert np.abs(answer.force - free.force).max() > 0.05
 
 
 def test_new_contacts_count_as_unloaded_and_without_a_guess_the_change_is_from_zero():
-    scene = next(s for s in scenes("solo12", "convex", 50) if len(s.contacts) == 4)
+    scene = next(s for s in stances("solo12", "convex", 50) if len(s.contacts) == 4)
     guess = earlier(scene, "convex")
     lost = msgspec.structs.replace(guess, keys=guess.keys[1:], force=guess.force[1:])
     zeroed = msgspec.structs.replace(guess, force=np.vstack([np.zeros((1, 3)), guess.force[1:]]))
@@ -178,8 +159,7 @@ def test_new_contacts_count_as_unloaded_and_without_a_guess_the_change_is_from_z
     expected = solve(scene, "convex", Selection.IMPULSE_CHANGE, zeroed).p
     np.testing.assert_allclose(solve(scene, "convex", Selection.IMPULSE_CHANGE, lost).p, expected, atol=1e-12)
     np.testing.assert_allclose(solve(scene, "convex", Selection.IMPULSE_CHANGE, strange).p, expected, atol=1e-12)
-
-    scene = next(scenes("solo12", "coulomb", 1))
+    scene = next(stances("solo12", "coulomb", 1))
     torque = solve(scene, "coulomb", Selection.TORQUE).tau
     np.testing.assert_allclose(solve(scene, "coulomb", Selection.TORQUE_CHANGE).tau, torque, atol=1e-9)
 
@@ -187,7 +167,7 @@ def test_new_contacts_count_as_unloaded_and_without_a_guess_the_change_is_from_z
 @every("points", [1, 3])
 def test_the_smallest_change_of_torque_is_measured_from_the_last_torque(points):
     """With few and with many contacts: no certified answer of another objective is nearer to the last torque."""
-    scene = many_points(msgspec.structs.replace(standing_scene("quadruped"), robot=limitless("quadruped")), points)
+    scene = many_points(msgspec.structs.replace(standing_scene("quadruped"), robot=scenes.limitless("quadruped")), points)
     first = solve(scene, "coulomb", Selection.TORQUE)
     for seed in range(5):
         last = first.tau + 0.1 * np.random.default_rng(seed).normal(size=len(first.tau))
@@ -217,12 +197,9 @@ class Polyhedron:
         scale, m = max(np.abs(p0).max(initial=0), 1e-6), self.G.shape[1]
         E, e = np.vstack([self.E, self.G]), np.r_[np.zeros(len(self.E)), p / scale]
         error = np.ones((len(E), 1))
-        found = scipy.optimize.linprog(
-            np.r_[np.zeros(m), 1.0],
-            A_ub=np.block([[-self.A, -np.ones((len(self.A), 1))], [E, -error], [-E, -error]]),
-            b_ub=np.r_[np.zeros(len(self.A)), e, -e],
-            bounds=[(None, None)] * m + [(0, None)],
-        )
+        rows, limit = np.block([[-self.A, -np.ones((len(self.A), 1))], [E, -error], [-E, -error]]), np.zeros(len(self.A))
+        bounds = [(None, None)] * m + [(0, None)]
+        found = scipy.optimize.linprog(np.r_[np.zeros(m), 1.0], rows, np.r_[limit, e, -e], bounds=bounds)
         same = np.abs(f.Ju.T @ (p - p0)).max(initial=0) < tolerance * scale
         return bool(same and found.status == 0 and found.x[-1] < tolerance)
 
@@ -230,10 +207,8 @@ class Polyhedron:
         """Whether no point of it has the J_uᵀ p of p0."""
         scale = max(np.abs(p0).max(initial=0), 1e-6)
         E, e = np.vstack([self.E, f.Ju.T @ self.G]), np.r_[np.zeros(len(self.E)), f.Ju.T @ p0 / scale]
-        found = scipy.optimize.linprog(
-            np.zeros(self.G.shape[1]), A_ub=-self.A, b_ub=np.zeros(len(self.A)), A_eq=E, b_eq=e, bounds=(None, None)
-        )
-        return found.status == 2
+        cost, none = np.zeros(self.G.shape[1]), np.zeros(len(self.A))
+        return scipy.optimize.linprog(cost, -self.A, none, E, e, bounds=(None, None)).status == 2
 
     def nearest(self, f: Full, p0: Array, K: Array, k0: Array, target: Array) -> Array:
         """The value k₀ + K (p − p₀) nearest to `target` over the face through p0."""
@@ -281,9 +256,7 @@ def coulomb_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 
         G[3 * i : 3 * i + 2, shares] = d.T
         along = d @ u[i, :2]
         slip = max(-along.min(), 0.0)
-        zero = ([i] if u[i, 2] + extra[i] > ZERO else []) + [
-            j for j, w in zip(shares, along + slip, strict=True) if w > 3 * ZERO
-        ]
+        zero = [i] * int(u[i, 2] + extra[i] > ZERO) + [j for j, w in zip(shares, along + slip, strict=True) if w > 3 * ZERO]
         E.append(np.eye((1 + k) * n)[zero])
         limit = np.zeros((1, (1 + k) * n))
         limit[0, i], limit[0, shares] = mu[i], -1
@@ -292,8 +265,7 @@ def coulomb_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 
 
 
 def exact_cone_face(answer: Prediction, f: Full, mu: Array, extra: Array, k: int = 8) -> Polyhedron:
-    """Contacts that slide keep the direction of their friction; those that stick stay in a polygon inside their round cone,
-    with a corner where their friction points. For 0 < μ < ∞."""
+    """Sliding contacts keep the direction of friction, sticking ones a polygon with a corner there, in the cone; 0 < μ < ∞."""
     n = len(mu)
     u, p = f.at_end(answer.v_plus).reshape(-1, 3), answer.p.reshape(-1, 3)
     A, E = [np.eye(3 * n)[2::3]], [np.zeros((0, 3 * n))]
@@ -331,20 +303,15 @@ def limited(robot, bound):
 
 
 def solve_held(scene, law, selection=Selection.TORQUE):
-    options = Options.paper(selection=selection, consistency=Consistency.HOLD, ground=LITERAL)
+    options = Options.paper(selection=selection, consistency=Consistency.HOLD, ground=scenes.LITERAL)
     return predict_scene(scene, law, options)
 
 
-def calm_scene(name, seed):
-    """Four loaded feet, moving gently: there are forces to choose from."""
+def cut(name, seed, law, share):
+    """Torque limits at a share of the free choice of four loaded feet, the answers without and with selection, and the face."""
     scene = random_scene(name, seed, n=4, mu=0.6, touching=1.0)
     state = State(q=scene.state.q, v=0.05 * scene.state.v)
-    return msgspec.structs.replace(scene, state=state, q_ddot=0.05 * scene.q_ddot)
-
-
-def cut(name, seed, law, share):
-    """Torque limits at a share of a calm scene's unlimited choice, the answers without and with selection, and the face."""
-    scene = calm_scene(name, seed)
+    scene = msgspec.structs.replace(scene, state=state, q_ddot=0.05 * scene.q_ddot)
     bound = np.full(12, share * np.abs(solve_held(scene, law).tau).max())
     scene = msgspec.structs.replace(scene, robot=limited(scene.robot, bound))
     plain, answer = solve_held(scene, law, Selection.OFF), solve_held(scene, law)
@@ -366,14 +333,8 @@ def smallest_excess(face, f, plain, bound):
     free, B, E, e = affine(face, f, plain)
     m, na, unit = B.shape[1], len(bound), bound[0]
     H = scipy.linalg.block_diag(np.zeros((m, m)), np.eye(na))
-    A = np.block(
-        [
-            [B / unit, np.eye(na)],
-            [-B / unit, np.eye(na)],
-            [face.A, np.zeros((len(face.A), na))],
-            [np.zeros((na, m)), np.eye(na)],
-        ]
-    )
+    one, none = np.eye(na), np.zeros((len(face.A), na))
+    A = np.block([[B / unit, one], [-B / unit, one], [face.A, none], [np.zeros((na, m)), one]])
     lower = np.r_[(free - bound) / unit, (-free - bound) / unit, np.full(len(face.A), -1e-10), np.zeros(na)]
     x = solve_semidefinite_qp(H, np.zeros(m + na), A, lower, np.hstack([E, np.zeros((len(E), na))]), e)
     return unit**2 * x[m:] @ x[m:]
@@ -404,7 +365,6 @@ def test_torque_limits_are_kept_where_possible(name, law, share):
 @every("law", ["coulomb", "convex"])
 @each_walker
 def test_within_the_limits_the_torque_is_the_smallest(name, law):
-    """The independent program with the limits among its rows."""
     compared = 0
     for seed in range(30):
         bound, plain, answer, f, face = cut(name, seed, law, 0.9)
@@ -426,7 +386,7 @@ def reference_stance():
     q[2] = 0.3
     q = robot.with_joint_angles(q, np.array([0, 0.7, -1.4] * 2 + [0, -0.7, 1.4] * 2))
     points = centres_of(robot, q, robot.spheres)
-    contacts = feet(robot, q, mu=np.full(4, 0.6), points=points)
+    contacts = scenes.feet(robot, q, mu=np.full(4, 0.6), points=points)
     return Scene(robot=robot, state=State(q=q, v=np.zeros(18)), contacts=contacts, q_ddot=np.zeros(12))
 
 
@@ -435,7 +395,6 @@ def test_the_convex_law_loads_four_feet_equally_and_an_excess_without_choice_is_
     answer = solve_held(reference_stance(), "convex", Selection.OFF)
     np.testing.assert_allclose(answer.normal_force, 6.131, atol=5e-4)
     assert np.linalg.norm(answer.tau) == pytest.approx(1.3491, abs=5e-5)
-
     scene = random_scene("solo12", 0, n=1)
     free = solve_held(scene, "coulomb")
     assert free.null_dim == 0
@@ -467,7 +426,7 @@ def test_selection_matches_the_static_optimum_of_the_reference_stance(law):
 
 
 def predicted(scene):
-    return predict_scene(scene, "coulomb", Options.paper(ground=LITERAL))
+    return predict_scene(scene, "coulomb", Options.paper(ground=scenes.LITERAL))
 
 
 def touching(scene, mu):
@@ -478,7 +437,6 @@ def touching(scene, mu):
 def test_a_stance_has_one_outcome_and_under_a_wrong_torque_another():
     scene = standing_scene("quadruped", mu=0.6)
     assert len(outcomes(scene.robot, scene.state, scene.contacts, predicted(scene).tau, DT)) == 1
-
     answer = predicted(scene)
     (other,) = outcomes(scene.robot, scene.state, scene.contacts, 0.5 * answer.tau, DT)
     assert np.abs(other.v_plus - answer.v_plus).max() > 1e-3
@@ -541,7 +499,7 @@ def test_every_outcome_obeys_the_law_and_none_of_a_random_search_is_missing():
 
 
 def test_a_prediction_says_whether_its_motion_is_the_only_one():
-    options, seen = Options.paper(ground=LITERAL, outcomes=100), set()
+    options, seen = Options.paper(ground=scenes.LITERAL, outcomes=100), set()
     for seed in range(8):
         scene = random_scene("solo12", seed, mu=10.0, touching=1.0, n=2)
         applied = np.random.default_rng(seed).normal(size=scene.robot.nv)
@@ -593,7 +551,6 @@ def test_beyond_the_budget_and_with_too_many_contacts_nothing_is_claimed():
     answer = found_in(on_the_base(0.5, 4), np.zeros(12), budget=5)
     assert answer.unique is None
     assert answer.undecided == "more than 5 combinations of modes are singular"
-
     scene = standing_scene("quadruped", mu=0.6)
     several = scene.contacts.join(scene.contacts)
     answer = all_outcomes(scene.robot, scene.state, several, predicted(scene).tau, DT)

@@ -1,9 +1,11 @@
 """Terrains: distances against brute force, normals as the distance's gradient, friction by place and seed."""
 
+from types import SimpleNamespace
+
 import mujoco
 import numpy as np
 import pytest
-from fast import every, fast
+from fast import every, every_row, fast
 from scenes import walker
 from scipy.optimize import minimize
 
@@ -23,24 +25,19 @@ def paper_hills(seed=SEED):
     return hills(side=3.0, resolution=0.02, count=1000, height=0.03, variance=0.005, spread=0.5, seed=seed)
 
 
-@pytest.fixture(scope="module")
-def hilly():
-    return Heightmap(paper_hills(), 0.02)
-
-
 def near(terrain_height, count, reach, low, high, seed=0):
-    """Points above and below a surface."""
     rng = np.random.default_rng(seed)
     points = rng.uniform(-reach, reach, (count, 3))
     points[:, 2] = terrain_height(points) + rng.uniform(low, high, count)
     return points
 
 
+HILLY = Heightmap(paper_hills(), 0.02)
 TERRAINS = {
     "flat": (Flat(0.07), lambda p: np.full(len(p), 0.07)),
     "slope": (Slope(0.3, 0.02), lambda p: 0.02 + p[:, 0] * np.tan(0.3)),
     "stairs": (Stairs(0.1, 0.2, 0.05, 3, 0.01), lambda p: 0.01 + 0.05 * np.clip(np.floor((p[:, 0] - 0.1) / 0.2) + 1, 0, 3)),
-    "hills": (Heightmap(paper_hills(), 0.02), None),
+    "hills": (HILLY, None),
 }
 
 
@@ -61,27 +58,26 @@ def test_the_distance_has_the_sign_of_the_height_and_its_gradient_leads_to_the_s
     kinks = np.abs(np.linalg.norm(gradient, axis=1) - 1) > 1e-3  # equally near to two steps
     assert kinks.mean() <= (0.02 if name == "stairs" else 0)
     np.testing.assert_allclose(normals[~kinks], gradient[~kinks], atol=1e-6)
-
     foot = points - distances[:, None] * normals
     assert np.abs(terrain.query(foot)[0]).max() < 1e-12
     if name != "stairs":  # where the height is no function of the place
         np.testing.assert_allclose(foot[:, 2], height_of(name)(foot), atol=1e-12)
 
 
-def test_no_point_of_the_hills_is_nearer(hilly):
+def test_no_point_of_the_hills_is_nearer():
     """Against a direct search over a fine patch around each point, polished by a general minimiser."""
     offsets = np.stack(np.meshgrid(*[np.linspace(-0.06, 0.06, 61)] * 2), axis=-1).reshape(-1, 2)
-    for point in near(hilly.height, 40, 1.4, -0.03, 0.05, seed=2):
+    for point in near(HILLY.height, 40, 1.4, -0.03, 0.05, seed=2):
         patch = np.column_stack([point[:2] + offsets, np.zeros(len(offsets))])
-        patch[:, 2] = hilly.height(patch)
+        patch[:, 2] = HILLY.height(patch)
         start = patch[np.argmin(np.linalg.norm(patch - point, axis=1))]
 
         def distance(xy, point=point):
-            z = hilly.height(np.array([[*xy, 0.0]]))[0]
+            z = HILLY.height(np.array([[*xy, 0.0]]))[0]
             return np.linalg.norm(np.array([*xy, z]) - point)
 
         best = minimize(distance, start[:2], method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-13}).fun
-        assert abs(hilly.query(point[None])[0][0]) == pytest.approx(best, abs=1e-9)
+        assert abs(HILLY.query(point[None])[0][0]) == pytest.approx(best, abs=1e-9)
 
 
 def test_no_point_of_the_stairs_is_nearer():
@@ -95,18 +91,16 @@ def test_no_point_of_the_stairs_is_nearer():
         assert abs(terrain.query(point[None])[0][0]) == pytest.approx(nearest, abs=1e-6)
 
 
-def test_hills_have_the_given_height_and_continue_smoothly_beyond_their_border(hilly):
+def test_hills_have_the_given_height_and_continue_smoothly_beyond_their_border():
     heights = paper_hills()
     assert heights.shape == (151, 151)
-    assert heights.min() == 0
-    assert heights.max() == pytest.approx(0.03, abs=1e-15)
+    assert (heights.min(), heights.max()) == (0, pytest.approx(0.03, abs=1e-15))
     lines = np.linspace(-1.5, 1.5, 151)
     grid = np.array([(x, y, 0) for x in lines for y in lines])
-    np.testing.assert_allclose(hilly.height(grid), heights.ravel(), atol=1e-14)
-
+    np.testing.assert_allclose(HILLY.height(grid), heights.ravel(), atol=1e-14)
     outside = np.array([[1.9, 0.4, 0.01], [-1.7, -2.0, 0.01]])
-    np.testing.assert_allclose(hilly.height(outside), hilly.height(np.clip(outside, -1.5, 1.5)), atol=1e-15)
-    _, normals = hilly.query(np.array([[1.5 - 1e-9, 0.4, 0.01], [1.5 + 1e-9, 0.4, 0.01]]))
+    np.testing.assert_allclose(HILLY.height(outside), HILLY.height(np.clip(outside, -1.5, 1.5)), atol=1e-15)
+    _, normals = HILLY.query(np.array([[1.5 - 1e-9, 0.4, 0.01], [1.5 + 1e-9, 0.4, 0.01]]))
     np.testing.assert_allclose(normals[0], normals[1], atol=1e-6)
 
 
@@ -125,8 +119,7 @@ def test_friction_is_uniform_over_footholds_and_constant_on_each():
     mu = friction.at(centres)
     assert 0.1 <= mu.min() < 0.11
     assert 1.49 < mu.max() <= 1.5
-    assert mu.mean() == pytest.approx(0.8, abs=0.02)
-    assert mu.std() == pytest.approx(1.4 / np.sqrt(12), abs=0.01)
+    assert (mu.mean(), mu.std()) == (pytest.approx(0.8, abs=0.02), pytest.approx(1.4 / np.sqrt(12), abs=0.01))
     elsewhere = centres + np.random.default_rng(1).uniform(-0.024, 0.024, centres.shape)
     assert (friction.at(elsewhere) == mu).all()
 
@@ -142,33 +135,23 @@ def test_contacts_have_the_friction_of_the_ground_unless_given():
     assert (told.mu == 0.3).all()
 
 
-def test_contact_points_of_feet_lie_at_the_surface_of_the_hill(hilly):
+def test_contact_points_of_feet_lie_at_the_surface_of_the_hill():
     robot, q = walker("quadruped")
-    contacts = contacts_from_geometry(robot, q, hilly, margin=1.0)
+    contacts = contacts_from_geometry(robot, q, HILLY, margin=1.0)
     radii = robot.spheres.radii
     surface = contacts.points - contacts.gaps[:, None] * contacts.normals
-    np.testing.assert_allclose(surface[:, 2], hilly.height(surface), atol=1e-12)
-    np.testing.assert_allclose(
-        np.cross(contacts.tangents, np.cross(contacts.normals, contacts.tangents)), contacts.normals, atol=1e-12
-    )
-    np.testing.assert_allclose(hilly.query(contacts.points)[0] + radii, contacts.gaps + radii, atol=1e-12)
-
-
-class Water:
-    """A user's terrain, with arrays of its own kind."""
-
-    friction = None
-
-    def query(self, points):
-        return points[:, 2], np.broadcast_to([0, 0, 1], points.shape)
+    np.testing.assert_allclose(surface[:, 2], HILLY.height(surface), atol=1e-12)
+    across = np.cross(contacts.normals, contacts.tangents)
+    np.testing.assert_allclose(np.cross(contacts.tangents, across), contacts.normals, atol=1e-12)
+    np.testing.assert_allclose(HILLY.query(contacts.points)[0] + radii, contacts.gaps + radii, atol=1e-12)
 
 
 def test_terrains_take_and_return_arrays_of_any_dtype_and_layout():
     robot, q = walker("quadruped")
-    own, ours = (contacts_from_geometry(robot, q, terrain, margin=1.0) for terrain in (Water(), Flat()))
+    water = SimpleNamespace(friction=None, query=lambda points: (points[:, 2], np.broadcast_to([0, 0, 1], points.shape)))
+    own, ours = (contacts_from_geometry(robot, q, terrain, margin=1.0) for terrain in (water, Flat()))
     for field in ("points", "normals", "tangents", "gaps"):
         np.testing.assert_array_equal(getattr(own, field), getattr(ours, field))
-
     points = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     expected = points[:, 2].astype(np.float64) - 0.07
     for given in (points, np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2]):
@@ -187,19 +170,16 @@ def gap(centre, radius=0.05):
     return sphere_against_box(np.array(centre, dtype=float), radius, HALF, normal), normal
 
 
-@every(
-    ("region", "centre", "distance", "normal"),
-    [
-        ("face", (0.1, -0.1, 0.25), 0.15, (0, 0, 1)),
-        ("face, below", (0.1, -0.1, -0.11), 0.01, (0, 0, -1)),
-        ("face, touching", (-0.35, 0.0, 0.0), 0.05, (-1, 0, 0)),
-        ("edge", (0.33, 0.24, 0.05), 0.05, (0.6, 0.8, 0)),
-        ("corner", (0.32, -0.21, -0.12), 0.03, (2 / 3, -1 / 3, -2 / 3)),
-        ("inside, under a face", (0.1, 0.1, 0.08), -0.02, (0, 0, 1)),
-        ("inside, beside a face", (0.1, -0.17, 0.0), -0.03, (0, -1, 0)),
-        ("on the surface", (0.1, 0.1, -0.1), 0.0, (0, 0, -1)),
-        ("in the middle", (0.0, 0.0, 0.0), -0.1, (0, 0, 1)),
-    ],
+@every_row(
+    ("face", (0.1, -0.1, 0.25), 0.15, (0, 0, 1)),
+    ("face, below", (0.1, -0.1, -0.11), 0.01, (0, 0, -1)),
+    ("face, touching", (-0.35, 0.0, 0.0), 0.05, (-1, 0, 0)),
+    ("edge", (0.33, 0.24, 0.05), 0.05, (0.6, 0.8, 0)),
+    ("corner", (0.32, -0.21, -0.12), 0.03, (2 / 3, -1 / 3, -2 / 3)),
+    ("inside, under a face", (0.1, 0.1, 0.08), -0.02, (0, 0, 1)),
+    ("inside, beside a face", (0.1, -0.17, 0.0), -0.03, (0, -1, 0)),
+    ("on the surface", (0.1, 0.1, -0.1), 0.0, (0, 0, -1)),
+    ("in the middle", (0.0, 0.0, 0.0), -0.1, (0, 0, 1)),
 )
 def test_distance_and_normal_in_each_region_of_a_box(region, centre, distance, normal):
     found, direction = gap(centre)
@@ -263,7 +243,6 @@ def test_contact_rows_are_the_relative_velocity_of_the_two_bodies_and_the_rate_o
         body, other = ((carried(j, c.points[i], e) - carried(j, c.points[i], -e)) / (2 * e) for j in (c.bodies[i], c.others[i]))
         directions = np.stack([c.tangents[i], np.cross(c.normals[i], c.tangents[i]), c.normals[i]])
         np.testing.assert_allclose(J[3 * i : 3 * i + 3] @ v, directions @ (body - other), atol=1e-7)
-
     after, before = (contacts_from_geometry(robot, robot.integrate(q, s * v), BELOW, margin=2.0) for s in (e, -e))
     assert after.keys == before.keys == c.keys
     np.testing.assert_allclose((J @ v)[2::3], (after.gaps - before.gaps) / (2 * e), atol=1e-7)
@@ -315,7 +294,6 @@ def test_a_box_may_be_rotated_and_offset_in_its_frame():
 def test_robots_without_boxes_have_no_pairs_and_faulty_boxes_are_refused_by_name():
     robot, _ = walker("quadruped")
     assert robot.boxes.pair_keys == ()
-
     robot, _ = grasp()
     for box, named in (
         (Box(frame="BOX", size=(1, 0, 1)), r"box\.BOX\.size: expected > 0"),
@@ -329,8 +307,7 @@ def test_robots_without_boxes_have_no_pairs_and_faulty_boxes_are_refused_by_name
 
 def test_the_arm_has_the_published_mass_and_valid_inertias():
     robot, _ = grasp()
-    assert robot.total_mass == pytest.approx(1.1 + 6000 * 0.05071**3, abs=1e-6)
-    assert (robot.na, robot.nu) == (11, 6)
+    assert (robot.total_mass, robot.na, robot.nu) == (pytest.approx(1.1 + 6000 * 0.05071**3, abs=1e-6), 11, 6)
     assert not robot.inspect()
 
 
@@ -423,16 +400,14 @@ def test_links_that_are_too_near_move_apart():
 
 @pytest.mark.parametrize("name", fast(["a1", "go2", "quadruped"], "a1"))
 def test_rows_are_the_derivatives_of_the_distances(name):
-    """Of boxes, cylinders, spheres, and hulls of meshes, against central differences of the distances, which coal computes to
-    1e-6 m."""
+    """Of boxes, cylinders, spheres and hulls of meshes, against differences of the distances, which coal computes to 1e-6 m."""
     robot, stance = load_robot(name)
     kept = SelfCollision(robot, folders=[shared_folder().parents[1]], reach=0.05)
     rng, step, errors = np.random.default_rng(0), 2e-4, []
     for _ in range(20):
         q, way = robot.integrate(stance, 0.5 * rng.normal(size=robot.nv)), rng.normal(size=robot.nv)
-        here, low, high = (
-            kept.near(robot, robot.terms(robot.integrate(q, x * way), np.zeros(robot.nv))) for x in (0.0, -step, step)
-        )
+        places = (robot.integrate(q, x * way) for x in (0.0, -step, step))
+        here, low, high = (kept.near(robot, robot.terms(place, np.zeros(robot.nv))) for place in places)
         if low.links == here.links == high.links:
             difference = (high.distances - low.distances) / (2 * step)
             errors += np.abs(difference - here.rows @ way)[here.distances > 0.0].tolist()
@@ -455,15 +430,12 @@ def test_links_that_move_together_or_share_a_joint_are_not_watched():
     assert (far.near(robot, robot.terms(stance, np.zeros(robot.nv))).distances >= 0.1).all()
 
 
-@every(
-    ("field", "changes"),
-    [
-        ("distance", {"distance": -0.01}),
-        ("reach", {"reach": np.inf}),
-        ("braking", {"braking": 0.0}),
-        ("stance", {"stance": [0.0]}),
-        ("srdf", {"srdf": "<robot>"}),
-    ],
+@every_row(
+    ("distance", {"distance": -0.01}),
+    ("reach", {"reach": np.inf}),
+    ("braking", {"braking": 0.0}),
+    ("stance", {"stance": [0.0]}),
+    ("srdf", {"srdf": "<robot>"}),
 )
 def test_bad_settings_are_named(field, changes):
     with pytest.raises(InputError) as error:

@@ -5,21 +5,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fast import every
+from disk import written
+from fast import every, every_row
 
 from controllers.config.loading import find
 from controllers.robot.kinematics import standing
-from controllers.robot.load import load_robot
 from controllers.robot.load import urdf_path as shipped_path
-from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.terrain import Flat
-from idyn.errors import ConfigError, ModelError
-from idyn.model.description import Description
-from idyn.model.robot import Robot
+from idyn import ConfigError, Description, Flat, ModelError, Robot, contacts_from_geometry, load_robot
 
 ROBOTS = ("quadruped", "solo12", "a1", "go2", "g1", "talos", "fivebar", "bolt")
 LEGS = ("LF", "RF", "LH", "RH")
 MIRROR = np.array([1.0, -1.0, 1.0])  # reflection in the sagittal plane
+BODY = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+ROD = 0.05 * 2.0**2 / 12
+DIAGONAL = dict.fromkeys(("ixx", "iyy", "izz", "ixy", "ixz", "iyz"), "1e-6")
+"""A moment of 3e-6 about one diagonal, whose other moments are −2e-22 after rounding, as several robots have it."""
 
 
 def quadruped_text():
@@ -44,8 +44,7 @@ def test_every_robot_stands_level_on_its_feet_within_its_limits(name):
 
 def test_the_quadruped_has_the_published_weight_and_stance():
     robot, q = load_robot("quadruped")
-    assert robot.total_mass == pytest.approx(4.80, abs=1e-12)
-    assert (robot.nv, robot.na, robot.nu) == (18, 12, 6)
+    assert (robot.total_mass, robot.nv, robot.na, robot.nu) == (pytest.approx(4.80, abs=1e-12), 18, 12, 6)
     assert set(robot.joint_names) == {f"{leg}_{joint}" for leg in LEGS for joint in ("X_1", "Y_2", "Y_3")}
     assert robot.spheres.keys == tuple(f"{leg}_FOOT" for leg in LEGS)
     assert robot.inspect() == []
@@ -62,17 +61,12 @@ def test_the_quadruped_has_the_published_weight_and_stance():
 
 def test_limits_of_torques():
     unlimited = Robot(Description(urdf=quadruped_text().replace('effort="7.3"', 'effort="0"')))
-    assert {(finding.severity, finding.where) for finding in unlimited.inspect()} == {
-        ("note", name) for name in unlimited.joint_names
-    }
+    found = {(finding.severity, finding.where) for finding in unlimited.inspect()}
+    assert found == {("note", name) for name in unlimited.joint_names}
     assert np.isinf(unlimited.limits.tau_max).all()
     text = quadruped_text().replace('effort="7.3"', 'effort="1e5"')
     assert (Robot(Description(urdf=text)).limits.tau_max == 1e5).all()
     np.testing.assert_array_equal(load_robot("solo12")[0].limits.tau_max, 2.7)  # in place of the URDF's placeholders
-
-
-BODY = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
-COLLECTION = "example-robot-data:"
 
 
 def link(name, inertial=BODY):
@@ -80,10 +74,8 @@ def link(name, inertial=BODY):
 
 
 def joint(name, parent, child, kind="revolute", axis="0 0 1", limit='lower="-1" upper="1" effort="1" velocity="1"', more=""):
-    return (
-        f'<joint name="{name}" type="{kind}"><parent link="{parent}"/><child link="{child}"/><axis xyz="{axis}"/>'
-        f"<limit {limit}/>{more}</joint>"
-    )
+    parts = f'<parent link="{parent}"/><child link="{child}"/><axis xyz="{axis}"/><limit {limit}/>{more}'
+    return f'<joint name="{name}" type="{kind}">{parts}</joint>'
 
 
 def urdf(*parts):
@@ -142,13 +134,10 @@ def chain(n, kind):
     return urdf(*(link(f"l{i}") for i in range(n)), *joints)
 
 
-@every(
-    ("n", "kind", "message"),
-    [
-        (50_000, "fixed", "expected at most 2000 links, got 50000"),
-        (502, "fixed", "l501: expected at most 500 joints between the root and a link, got 501"),
-        (252, "revolute", "expected at most 250 velocities of joints, got 251"),
-    ],
+@every_row(
+    (50_000, "fixed", "expected at most 2000 links, got 50000"),
+    (502, "fixed", "l501: expected at most 500 joints between the root and a link, got 501"),
+    (252, "revolute", "expected at most 250 velocities of joints, got 251"),
 )
 def test_robots_beyond_the_limits_are_refused(n, kind, message):
     with pytest.raises(ModelError, match=message):
@@ -167,39 +156,26 @@ def messages(text):
     return [(finding.severity, finding.where, finding.message) for finding in Robot(Description(urdf=text)).inspect()]
 
 
-ROD = 0.05 * 2.0**2 / 12
-DIAGONAL = dict.fromkeys(("ixx", "iyy", "izz", "ixy", "ixz", "iyz"), "1e-6")
-"""A moment of 3e-6 about one diagonal, whose other moments are −2e-22 after rounding, as several robots have it."""
-
-
-@every(
-    ("body", "says"),
-    [
-        (
-            inertial("1e-6", **DIAGONAL),
-            "inertia of rank one: principal moments 0, 0, 3e-06 kg·m² violate the triangle inequality",
-        ),
-        (inertial(ixx="1e-3", iyy="1e-3", izz="2.001e-3"), "inertia: principal moments"),
-        (inertial(ixx="1e-3", iyy="1e-3", izz="2.0000000001e-3"), ""),  # rounding of the largest moment
-        (inertial(ixx="-1e-20", iyy="1e-20", izz="3e-20"), ""),
-        (inertial(ixx=1, iyy=1, izz=1, ixy=1.2), "principal moments -0.2, 1, 2.2 kg·m²: the smallest is negative"),
-        (inertial("0.05"), "inertia: 0.05 kg with moments up to 1 kg·m² are spread over 5.5 m"),
-        (inertial("0.05", ixx=ROD, iyy=ROD, izz=1e-6), ""),  # a rod of 2 m
-    ],
+@every_row(
+    (inertial("1e-6", **DIAGONAL), "inertia of rank one: principal moments 0, 0, 3e-06 kg·m² violate the triangle inequality"),
+    (inertial(ixx="1e-3", iyy="1e-3", izz="2.001e-3"), "inertia: principal moments"),
+    (inertial(ixx="1e-3", iyy="1e-3", izz="2.0000000001e-3"), ""),  # rounding of the largest moment
+    (inertial(ixx="-1e-20", iyy="1e-20", izz="3e-20"), ""),
+    (inertial(ixx=1, iyy=1, izz=1, ixy=1.2), "principal moments -0.2, 1, 2.2 kg·m²: the smallest is negative"),
+    (inertial("0.05"), "inertia: 0.05 kg with moments up to 1 kg·m² are spread over 5.5 m"),
+    (inertial("0.05", ixx=ROD, iyy=ROD, izz=1e-6), ""),  # a rod of 2 m
 )
 def test_an_impossible_inertia_is_a_warning(body, says):
     found = messages(pair(body))
-    assert [(severity, where, message[: len(says)]) for severity, where, message in found] == [("warning", "b", says)] * bool(
-        says
-    )
+    said = [(severity, where, message[: len(says)]) for severity, where, message in found]
+    assert said == [("warning", "b", says)] * bool(says)
 
 
 def test_a_prefix_that_no_element_declares_and_settings_for_mujoco_are_ignored(tmp_path):
     """As URDFs for Drake have it. The lines of errors stay those of the file."""
     limit = 'drake:acceleration="2" lower="-1" upper="1" effort="3" velocity="1"'
     text = pair(limit=limit).replace("</robot>", "\n<drake:group><drake:member/></drake:group>\n</robot>")
-    path = tmp_path / "drake.urdf"
-    path.write_text(pair().replace("</robot>", "<mujoco><compiler/></mujoco></robot>"), encoding="utf-8")
+    path = written(tmp_path / "drake.urdf", pair().replace("</robot>", "<mujoco><compiler/></mujoco></robot>"))
     assert Robot.from_urdf(path).joint_names == ("j",)
     path.write_text(text, encoding="utf-8")
     assert Robot.from_urdf(path).limits.tau_max == pytest.approx([3.0])
@@ -213,9 +189,8 @@ def test_a_prefix_that_no_element_declares_and_settings_for_mujoco_are_ignored(t
 
 
 def test_a_file_whose_joints_are_made_by_xacro_is_told_so():
-    text = urdf(link("world"), '<xacro:arm parent="world"/>').replace(
-        "<robot", '<robot xmlns:xacro="http://www.ros.org/wiki/xacro"'
-    )
+    text = urdf(link("world"), '<xacro:arm parent="world"/>')
+    text = text.replace("<robot", '<robot xmlns:xacro="http://www.ros.org/wiki/xacro"')
     with pytest.raises(ModelError, match="expected at least one moving joint, got none: elements of xacro are not expanded"):
         Robot(Description(urdf=text, base="fixed"))
 
@@ -239,7 +214,7 @@ def test_what_the_parser_ignores_is_a_warning():
     ],
 )
 def test_real_robots_load_with_their_defects_in_words(path, defects):
-    robot = Robot.from_urdf(shipped_path(COLLECTION + path, Path()))
+    robot = Robot.from_urdf(shipped_path("example-robot-data:" + path, Path()))
     inertias = [finding for finding in robot.inspect() if "rank one" in finding.message]
     assert len(inertias) == defects
     assert not any("e-22" in finding.message for finding in robot.inspect())
@@ -252,9 +227,7 @@ def standing_at(folder, angle):
     text = text.replace('urdf = "quadruped.urdf"', f'urdf = "{source.parent / "quadruped.urdf"}"')
     changed, n = re.subn(r"LF_X_1 = [-\d.]+", f"LF_X_1 = {angle}", text)
     assert n == 1
-    path = folder / "robot.toml"
-    path.write_text(changed, encoding="utf-8")
-    return str(path)
+    return str(written(folder / "robot.toml", changed))
 
 
 def test_a_stance_beyond_the_limits_is_refused_by_joint_and_one_at_a_limit_accepted(tmp_path):

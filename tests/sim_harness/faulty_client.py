@@ -33,9 +33,8 @@ def heard(change: Callable[[Client, Fields], Fields]) -> None:
 
     def remembered(self: Client, *arguments: Any, **options: Any) -> None:
         init(self, *arguments, **options)
-        idyn_client.msgpack = type(
-            "", (), {"packb": idyn_client.msgpack.packb, "unpackb": lambda data: change(self, unpackb(data))}
-        )
+        packb = idyn_client.msgpack.packb
+        idyn_client.msgpack = type("", (), {"packb": packb, "unpackb": lambda data: change(self, unpackb(data))})
 
     Client.__init__ = remembered  # type: ignore[method-assign]
 
@@ -93,32 +92,23 @@ def waits_for_every_answer() -> None:
     stand.Client = Client  # type: ignore[assignment,misc]
 
 
-ZEROS = idyn_client.pack([0.0] * 12)
 SHORT = idyn_client.pack([0.0] * 7 + stand.STANCE[7:])
 FAULTS: dict[str, tuple[Callable[[], None], str, str]] = {
     "another mass": (lambda: stand.HELLO["model"].update(total_mass=5.2), "it begins with hello", "hello.model.total_mass"),
     "an identity of its own": (own_identity, "it begins with hello", "ZMQ identity"),
     "every second seq": (sends("state", lambda m: m | {"seq": 2 * m["seq"]}), "seq 1, 2, 3", "state.seq"),
     "t_robot in µs": (sends("state", lambda m: m | {"t_robot": m["t_robot"] // 1000}), "t_robot is in ns", "state.t_robot"),
-    "no contacts": (
-        sends("state", lambda m: {key: value for key, value in m.items() if key != "contacts"}),
-        "which feet touch",
-        "state.contacts",
-    ),
+    "no contacts": (sends("state", lambda m: {k: m[k] for k in m if k != "contacts"}), "which feet touch", "state.contacts"),
     "an unknown field": (sends("state", lambda m: m | {"torques": [0.0]}), "none was refused", "state.torques"),
     "a quaternion of wrong length": (sends("state", lambda m: m | {"q": SHORT}), "none was refused", "state.q[3:7]"),
     "other torques than the answers'": (
-        sends("state", lambda m: m | {"tau_applied": ZEROS} if "tau_applied" in m else m),
+        sends("state", lambda m: m | {"tau_applied": idyn_client.pack([0.0] * 12)} if "tau_applied" in m else m),
         "it applies the torques",
         "state.tau_applied",
     ),
     "any answer is taken": (hears("torque", lambda client: {"seq": client.seq}), "an answer to an earlier state", "state."),
     "dry_run is applied": (hears("torque", lambda client: {"dry_run": False}), "dry_run is not applied", "state."),
-    "no torque gate": (
-        lambda: setattr(Failsafe, "_gate", lambda self, now, tau: tau),
-        "its own torque gate",
-        "state.tau_applied",
-    ),
+    "no torque gate": (lambda: setattr(Failsafe, "_gate", lambda _, now, tau: tau), "its own torque gate", "state.tau_applied"),
     "it waits for every answer": (waits_for_every_answer, "without an answer", "state"),
     "a refused state again": (repeats_refused_states, "refused and recoverable", "state.seq"),
     "the last torque is held": (holds_the_torque, "the torque fades", "state.tau_applied"),

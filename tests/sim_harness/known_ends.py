@@ -16,12 +16,9 @@ from sim_harness.measure.verdict import GOOD, Ending
 
 
 class Known(NamedTuple):
-    """A run with a known end.
-
-    what: what is done to the robot; ending: its verdict; toml: the experiment
-    text: words that the verdict must contain; noted: words that its notes must contain
-    world: the MJCF that the experiment names walker.xml, '' for none
-    """
+    """A run with a known end. what: what is done to the robot; ending: its verdict; toml: the experiment; text: words that the
+    verdict must contain; noted: words that its notes must contain; world: the MJCF that the experiment names walker.xml, '' for
+    none"""
 
     what: str
     ending: Ending
@@ -35,74 +32,33 @@ class Known(NamedTuple):
         return 0 if self.ending in GOOD else 1
 
 
-STAND = """server = "quadruped"
-laws = ["coulomb"]
-engine = "penalty"
-paced = false
-duration = 2.0
-"""
-SWAY = """server = "paper-stand"
-engine = "lcp"
-paced = false
-duration = 1.5
-controller.reference = { kind = "sway" }
-"""
-TROT = """server = "quadruped-trot"
-laws = ["coulomb"]
-engine = "penalty"
-contacts = "binary"
-paced = false
-duration = 3.0
-"""
-OPEN = f"""[robot]
-urdf = "{find("robots", "arm").parent / "arm.urdf"}"
-base = "fixed"
-
-[experiment]
-laws = ["coulomb"]
-engine = "lcp"
-paced = false
-duration = 0.6
-"""
+LAW = 'laws = ["coulomb"]\npaced = false\n'
+STAND = f'server = "quadruped"\nengine = "penalty"\nduration = 2.0\n{LAW}'
+SWAY = 'server = "paper-stand"\nengine = "lcp"\npaced = false\nduration = 1.5\ncontroller.reference = { kind = "sway" }\n'
+TROT = f'server = "quadruped-trot"\nengine = "penalty"\ncontacts = "binary"\nduration = 3.0\n{LAW}'
+SHORT = f'engine = "lcp"\nduration = 0.6\n{LAW}'
+OPEN = f'[robot]\nurdf = "{find("robots", "arm").parent / "arm.urdf"}"\nbase = "fixed"\n[experiment]\n{SHORT}'
 FIXED = f"""[robot]
 urdf = "{find("robots", "quadruped").parent / "quadruped.urdf"}"
 base = "fixed"
-
 [controller]
 contact.ground = -1.0
 feedback = {{ kp = 100.0, kd = 20.0 }}
-
 [experiment]
-laws = ["coulomb"]
-engine = "lcp"
-paced = false
-duration = 0.6
-"""
+{SHORT}"""
 LIFT = '[[experiment.push]]\nframe = "LF_FOOT"\nforce = [0.0, 0.0, 0.3]\nstart = 0.2\nduration = 1.0\n'
-AHEAD = "controller.reference.path = { waypoints = [], velocity = [0.2, 0.0, 0.0] }\n"
-ARM = """server = "arm"
-laws = ["coulomb"]
-engine = "lcp"
-paced = false
-duration = 0.6
-controller.contact.mu = 1.0
-"""
+PATH = "controller.reference.path = "
+AHEAD = PATH + "{ waypoints = [], velocity = [0.2, 0.0, 0.0] }\n"
+ARM = f'server = "arm"\n{SHORT}controller.contact.mu = 1.0\n'
 SILENT = "robot.link.lost_torques = { every = 1.2, length = 0.6 }\n"
 
 OFFSET = "robot.sensing.offset."
-STILL = "controller.reference.path = { waypoints = [] }\n"
+STILL = PATH + "{ waypoints = [] }\n"
 ICE, WET = "robot.ground.mu = 0.02\n", "robot.ground.mu = 0.05\n"
+ON_ICE = TROT + STILL + ICE
 EAGER = "controller.torque_feedback = { kp = 2.0, kd = 3.0 }\n"
 DEAF = 'contacts = "binary"\nrobot.sensing.touch_threshold = 100.0\n'
-LYING = """server = "quadruped-lying"
-laws = ["coulomb"]
-engine = "mujoco"
-lying = "belly"
-robot.hulls = true
-paced = false
-"""
-
-
+LYING = f'server = "quadruped-lying"\nengine = "mujoco"\nlying = "belly"\nrobot.hulls = true\n{LAW}'
 LEGS = [(side + end, x, y) for end, x in (("F", 0.2), ("H", -0.2)) for side, y in (("L", 0.12), ("R", -0.12))]
 """Legs of a walker in MJCF: names, and places of the hips [m]. Thighs and shanks are 0.2 m long."""
 
@@ -119,18 +75,14 @@ drive = {{ kp = 28.0, kd = 0.28 }}
 safety.torque_rate = inf
 
 [experiment]
-laws = ["coulomb"]
 engine = "mujoco"
 duration = 1.0
-paced = false
-"""
+{LAW}"""
 
 
 def walker(around: str = "", floor: str = "", feet: str = "") -> str:
-    """Return the MJCF of a walker whose trunk, 0.37 m high, has its underside 0.33 m above the ground at first.
-
-    around: further shapes of the world; floor, feet: attributes of these shapes
-    """
+    """Return the MJCF of a walker whose trunk, 0.37 m high, has its underside 0.33 m above the ground at first. around: further
+    shapes of the world; floor, feet: attributes of these shapes"""
     rest, legs = 'contype="0" conaffinity="0"', ""
     for leg, x, y in LEGS:
         legs += f"""<body name="{leg}_thigh" pos="{x} {y} 0"><joint name="{leg}_hip" axis="0 1 0" range="-1.5 1.5"/>
@@ -152,11 +104,9 @@ def block(x: float, length: float, height: float) -> str:
 
 def couple(share: float, start: float, duration: float) -> str:
     """Return two pushes that turn the robot about the vertical, each of a share of the weight, 0.15 m before and behind."""
-    ends = (
-        f"[[push]]\nweights = [0.0, {s * share}, 0.0]\npoint = [{s * 0.15}, 0.0, 0.0]\nstart = {start}\nduration = {duration}\n"
-        for s in (1, -1)
-    )
-    return "".join(ends)
+    when = f"start = {start}\nduration = {duration}\n"
+    ends = (f"[[push]]\nweights = [0.0, {s * share}, 0.0]\npoint = [{s * 0.15}, 0.0, 0.0]\n" for s in (1, -1))
+    return "".join(end + when for end in ends)
 
 
 def push(x: float, y: float, start: float, duration: float) -> str:
@@ -169,6 +119,7 @@ def stopped(what: str, seconds: float, imperfection: str, alarm: str) -> Known:
     return Known(what, Ending.STOPPED, STAND.replace("2.0", str(seconds)) + imperfection, alarm, alarm)
 
 
+ASIDE = TROT + AHEAD + WET + push(0.0, 0.05, 0.5, 2.0)
 KNOWN = (
     Known("stands undisturbed", Ending.STOOD, STAND),
     Known("sways on its feet", Ending.STOOD, SWAY + 'laws = ["coulomb"]\n'),
@@ -179,17 +130,9 @@ KNOWN = (
     Known("shall sway by a law that keeps it still", Ending.NEVER_MOVED, SWAY + 'laws = ["convex"]\n'),
     Known("walks along its path", Ending.WALKED, TROT + AHEAD),
     Known(
-        "walks to its last waypoint",
-        Ending.WALKED,
-        TROT + "controller.reference.path = { waypoints = [[0.2, 0.0]], repeat = false }\n",
-        "walked 0.20 m",
+        "walks to its last waypoint", Ending.WALKED, TROT + PATH + "{waypoints = [[0.2, 0]], repeat = false}\n", "walked 0.20 m"
     ),
-    Known(
-        "turns in place",
-        Ending.WALKED,
-        TROT + "controller.reference.path = { waypoints = [], velocity = [0.0, 0.0, 0.5] }\n",
-        "rad",
-    ),
+    Known("turns in place", Ending.WALKED, TROT + PATH + "{ waypoints = [], velocity = [0.0, 0.0, 0.5] }\n", "rad"),
     Known("walks on ice", Ending.NEVER_MOVED, TROT + AHEAD + "robot.ground.mu = 0.001\n"),
     Known("walks on wet ice", Ending.WALKED_PART, TROT + AHEAD + "robot.ground.mu = 0.01\n"),
     Known("is pushed over while it walks", Ending.FELL, TROT + push(0.0, 4.0, 1.0, 0.2)),
@@ -207,18 +150,10 @@ KNOWN = (
     Known("has feet that sink into the ground", Ending.FELL, STAND.replace('"penalty"', '{ kind = "penalty", kp = 10.0 }')),
     Known("is pushed out of the numbers of the simulation", Ending.FAILED, STAND + push(1e150, 0.0, 0.5, 0.2)),
     Known("is turned on ice", Ending.SPUN, STAND + "robot.ground.mu = 0.0\n" + couple(0.02, 0.2, 0.3)),
-    Known(
-        "is turned on ice while it trots in place", Ending.SPUN, TROT + STILL + ICE + couple(0.03, 0.5, 0.5), "", "0.02 of 0.02"
-    ),
-    Known("is pushed on ice while it trots in place", Ending.DRIFTED, TROT + STILL + ICE + push(0.05, 0.05, 0.5, 1.0), "base"),
+    Known("is turned on ice while it trots in place", Ending.SPUN, ON_ICE + couple(0.03, 0.5, 0.5), "", "0.02 of 0.02"),
+    Known("is pushed on ice while it trots in place", Ending.DRIFTED, ON_ICE + push(0.05, 0.05, 0.5, 1.0), "base"),
     Known("trots in place", Ending.STOOD, TROT + STILL),
-    Known(
-        "is pushed aside on a wet floor while it walks ahead",
-        Ending.DRIFTED,
-        TROT + AHEAD + WET + push(0.0, 0.05, 0.5, 2.0),
-        "from its path",
-        "0.05 of 0.05",
-    ),
+    Known("is pushed aside on a wet floor while it walks ahead", Ending.DRIFTED, ASIDE, "from its path", "0.05 of 0.05"),
     Known("walks on a wet floor", Ending.WALKED, TROT + AHEAD + WET, "", "0.05 of 0.05"),
     Known("is fixed at its trunk", Ending.HELD, FIXED),
     Known("is fixed at its trunk while a foot is lifted", Ending.LET_GO, FIXED + LIFT, "LF_Y_3"),
@@ -258,21 +193,15 @@ def table(found: dict[str, tuple[str, int]]) -> str:
     rows = [("verdict", "exit code", "the robot"), ("---",) * 3]
     for ending in Ending:
         runs = {what: code for what, (named, code) in found.items() if named == ending}
-        rows += [
-            (ending, str(code), "; ".join(what for what in runs if runs[what] == code)) for code in sorted({*runs.values()})
-        ]
+        for code in sorted({*runs.values()}):
+            rows.append((ending, str(code), "; ".join(what for what in runs if runs[what] == code)))
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def run_all() -> dict[str, tuple[str, int]]:
-    """Run them all. Return the ending and the exit code of each."""
+if __name__ == "__main__":
     found = {}
     for known in KNOWN:
         with TemporaryDirectory() as folder, redirect_stdout(stderr):
             code, verdict = ended(known, Path(folder))
         found[known.what] = (verdict["ending"], code)
-    return found
-
-
-if __name__ == "__main__":
-    print(table(run_all()), end="")
+    print(table(found), end="")

@@ -6,10 +6,9 @@ from contextlib import contextmanager
 import mujoco
 import numpy as np
 
-from controllers.build import load_controller
 from controllers.config.loading import load
-from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
+from idyn import RobotClient, StateMessage, hello_for, load_controller, load_robot
 from idyn.tasks import FrameTask
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.mujoco.robot_model import Coordinates, build_model
@@ -18,9 +17,7 @@ from transport.log.provenance import attachments, metadata
 from transport.log.recorder import Recorder
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
-from transport.protocol.messages.state import StateMessage
 from transport.protocol.task_input import write_tasks
-from transport.robot.client import RobotClient, hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
@@ -30,11 +27,8 @@ PERIOD = 20  # period of the commands [ticks]
 
 
 class MujocoRobot:
-    """A robot in MuJoCo.
-
-    motion: rows of x, y [m] and yaw [rad] of the base, one before each step; poses: rows of height [m], roll and pitch [rad],
-    one after each step; torques: of the steps [N·m]
-    """
+    """A robot in MuJoCo. motion: rows of x, y [m] and yaw [rad] of the base, one before each step; poses: rows of height [m],
+    roll and pitch [rad], one after each step; torques: of the steps [N·m]"""
 
     def __init__(self, robot, stance, ground="default"):
         self.robot, self.stance, self.motion, self.poses, self.torques = robot, stance, [], [], []
@@ -45,7 +39,6 @@ class MujocoRobot:
 
     @property
     def state(self):
-        """q and v."""
         return self.coordinates.from_mujoco(self.data.qpos, self.data.qvel)
 
     def step(self, tau):
@@ -109,12 +102,9 @@ def served(folder, controller, *planners):
 
 
 class DrivenRobot(MujocoRobot):
-    """A robot in MuJoCo, its controller behind a service, and a planner, all by one clock.
-
-    valid: validity of a command [s]; changes: of the controller's settings
-    replies: of the last ten seconds, each with its time [s] and the position of the base before it [m]
-    messages: of all replies
-    """
+    """A robot in MuJoCo, its controller behind a service, and a planner, all by one clock. valid: validity of a command [s];
+    changes: of the controller's settings; replies: of the last ten seconds, each with its time [s] and the position of the base
+    before it [m]; messages: of all replies"""
 
     def __init__(self, name, log=None, valid=0.1, **changes):
         self.now, self.t, self.valid, controller = 0, 0.0, valid, load_controller(name, changes)
@@ -187,6 +177,4 @@ def follow(frame, path, t, origin, **fields):
     """A task for the position of a frame that follows a path about an origin."""
     x, v, a = target(path, t)
     still = np.zeros(3)
-    return FrameTask(
-        frame=frame, position=origin + x, velocity=np.concatenate([v, still]), acceleration=np.concatenate([a, still]), **fields
-    )
+    return FrameTask(frame=frame, position=origin + x, velocity=[*v, *still], acceleration=[*a, *still], **fields)

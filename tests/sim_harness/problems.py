@@ -2,10 +2,7 @@
 
 import numpy as np
 
-from controllers.robot.load import load_robot
-from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.terrain import Flat
-from idyn.status import Status
+from idyn import Flat, Status, contacts_from_geometry, load_robot
 from sim_harness.engines.engine import ForwardProblem, Rows, Springs
 from sim_harness.engines.sap import Sap
 from sim_harness.world.world import contact_jacobian
@@ -41,15 +38,8 @@ def random_problems(name, count, *, infinite=False):
             mu[-1] = 0
         force = np.zeros(robot.nv)
         force[robot.tree.a] = 2 * rng.normal(size=robot.na)
-        yield step_problem(
-            terms.M,
-            contact_jacobian(terms.axes, robot.tree.support, contacts),
-            mu,
-            h=terms.h.copy(),
-            v=v,
-            force=force,
-            gaps=contacts.gaps,
-        )
+        J = contact_jacobian(terms.axes, robot.tree.support, contacts)
+        yield step_problem(terms.M, J, mu, h=terms.h.copy(), v=v, force=force, gaps=contacts.gaps)
 
 
 def check_dynamics(problem, solution):
@@ -73,10 +63,7 @@ def solved(engine, problem, recovery):
 
 
 class Body:
-    """A body with constant M and h and one or more contacts. Coordinates add up: q is a plain vector.
-
-    J: rows s, t, n of each contact, constant (3n, nv); gaps(q): their distances (n)
-    """
+    """Constant M and h, q a plain vector. J: rows s, t, n of each contact, constant (3n, nv); gaps(q): their distances (n)"""
 
     def __init__(self, M, h, J, gaps, mu):
         self.M, self.h, self.J, self.gaps, self.mu = M, h, J, gaps, np.atleast_1d(mu).astype(float)

@@ -11,17 +11,17 @@ import msgspec
 import numpy as np
 import pytest
 import urdf
-from conftest import quiet
-from fast import every, fast, full
+from cli import fails, prints
+from disk import written
+from fast import every, every_row, fast, full
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stands import quiet
 
-from controllers.build import load_controller
 from controllers.command import Inputs, Mode
 from controllers.config.tables import kind_of
-from idyn.errors import ConfigError
+from idyn import ConfigError, State, load_controller
 from idyn.laws import SensedSettings
-from idyn.types import State
 from sim_harness.commands.main import main
 from sim_harness.compare import jobs
 from sim_harness.compare.ambiguity import Ambiguities, Ambiguity, ambiguities, ambiguities_text
@@ -39,21 +39,9 @@ from sim_harness.run import experiment
 from sim_harness.run.experiment import CONTROLLER, SUMMARY, TRACE
 from sim_harness.run.logs import summarise_log
 from sim_harness.run.plan import load_plan
-from sim_harness.studies import own_robots
+from sim_harness.studies import own_robots, paper
 from sim_harness.studies.controllers import CONTROLLERS
-from sim_harness.studies.paper import (
-    CheckSettings,
-    ComparisonSettings,
-    SceneSettings,
-    VerdictSettings,
-    all_tasks,
-    decide,
-    load_comparison,
-    plan_of,
-    run_comparisons,
-    scene_table,
-    verdict,
-)
+from sim_harness.studies.paper import ComparisonSettings, SceneSettings, all_tasks, load_comparison, plan_of, run_comparisons
 
 FIGURES = Summary(**dict.fromkeys(Summary.__struct_fields__, 1.0) | {
     "label": "", "engine": "lcp", "verdict": judged(Ending.STOOD, "stood 1.0 s"), "modes": {"ok": 0.75}, "risen": math.nan,
@@ -61,6 +49,9 @@ FIGURES = Summary(**dict.fromkeys(Summary.__struct_fields__, 1.0) | {
     **dict.fromkeys(("step_p50", "step_p99", "step_max", "round_trip_p50", "round_trip_p99")),
 })  # fmt: skip
 FELL = judged(Ending.FELL, "fell at 0.50 s", 0.5)
+CELL = st.text("abcdefgh 0123456789.", max_size=30).map(lambda text: " ".join(text.split()))
+HINGE = urdf.joint("j", "base", "upper", axis="0 1 0", at=0.2, limits=(-1, 1, 30, 5))
+ARM = urdf.robot("arm", *[urdf.link(name, 1.0, 0.01, at=0.1) for name in ("base", "upper")], HINGE)
 
 
 def runs(*values, verdict=FIGURES.verdict, field="tracking"):
@@ -70,7 +61,7 @@ def runs(*values, verdict=FIGURES.verdict, field="tracking"):
 def claim(results, **check):
     scenes = tuple(SceneSettings(name=name) for name in dict.fromkeys(scene for scene, _ in results))
     settings = ComparisonSettings(title="", scene=scenes)
-    return decide(CheckSettings(claim="c", quantity=check.pop("quantity", "tracking"), **check), settings, results)
+    return paper.decide(paper.CheckSettings(claim="c", quantity=check.pop("quantity", "tracking"), **check), settings, results)
 
 
 def test_mean_and_spread_leave_out_falls():
@@ -79,16 +70,14 @@ def test_mean_and_spread_leave_out_falls():
     assert (figures.mean, figures.cut_short, figures.runs) == (2.0, ("fell",), 3)
     assert figures.spread == pytest.approx(math.sqrt(2))
     assert math.isnan(statistic(runs(1.0, verdict=FELL), "tracking").mean)
-    assert QUANTITIES["substituted"].value(FIGURES) == 12.5
-    assert QUANTITIES["told"].value(FIGURES) == 75.0
+    assert (QUANTITIES["substituted"].value(FIGURES), QUANTITIES["told"].value(FIGURES)) == (12.5, 75.0)
 
 
 def test_a_single_run_has_its_verdict_and_no_spread_and_several_have_counts():
-    comparison = ComparisonSettings(
-        title="", controllers=("pid", "id-qp-mu", "id-t-1"), quantities=("tracking",), scene=(SceneSettings(name="a"),)
-    )
+    names, scene = ("pid", "id-qp-mu", "id-t-1"), SceneSettings(name="a")
+    comparison = ComparisonSettings(title="", controllers=names, quantities=("tracking",), scene=(scene,))
     results = {("a", "pid"): runs(2.0), ("a", "id-qp-mu"): runs(2.0, 2.0), ("a", "id-t-1"): runs(1.0, verdict=FELL)}
-    heading, pid, id_qp_mu, id_t_1 = scene_table(comparison, comparison.scene[0], results)
+    heading, pid, id_qp_mu, id_t_1 = paper.scene_table(comparison, comparison.scene[0], results)
     assert heading[2] == "verdicts"
     assert pid[1:] == ["2", "stood 1.0 s at 1 N·m/s"]
     assert id_qp_mu[1:] == ["2 ± 0", "2 stood at 1 N·m/s"]
@@ -129,20 +118,17 @@ def test_a_range_holds_for_all_controllers_and_names_the_one_nearest_to_its_limi
 
 
 def test_verdicts_report_falls_stops_and_chatter():
-    settings = VerdictSettings(smooth="id-qp-mu", factor=10.0)
-    results = {
-        ("a", "id-qp-mu"): runs(1.0, field="torque_rate"),
-        ("a", "id-lcp-mu"): runs(11.0, field="torque_rate"),
-        ("a", "pid"): runs(1.0, verdict=FELL),
-    }
-    assert verdict(settings, "a", "id-qp-mu", results) == "PASS"
-    assert verdict(settings, "a", "id-lcp-mu", results) == "FAIL (torque chatter, 11 times id-qp-mu)"
-    assert verdict(settings, "a", "pid", results) == "FAIL (fell, 1 of 1)"
+    settings = paper.VerdictSettings(smooth="id-qp-mu", factor=10.0)
+    results = {("a", name): runs(rate, field="torque_rate") for name, rate in (("id-qp-mu", 1.0), ("id-lcp-mu", 11.0))}
+    results["a", "pid"] = runs(1.0, verdict=FELL)
+    assert paper.verdict(settings, "a", "id-qp-mu", results) == "PASS"
+    assert paper.verdict(settings, "a", "id-lcp-mu", results) == "FAIL (torque chatter, 11 times id-qp-mu)"
+    assert paper.verdict(settings, "a", "pid", results) == "FAIL (fell, 1 of 1)"
     results["a", "id-t-1"] = runs(1.0, verdict=judged(Ending.STOPPED, "was stopped", 0.9))
-    assert verdict(settings, "a", "id-t-1", results) == "FAIL (stopped, 1 of 1)"
+    assert paper.verdict(settings, "a", "id-t-1", results) == "FAIL (stopped, 1 of 1)"
     without = msgspec.structs.replace(settings, smooth="pid")
-    assert verdict(without, "a", "id-lcp-mu", results) == "–"
-    assert verdict(without, "a", "pid", results) == "FAIL (fell, 1 of 1)"
+    assert paper.verdict(without, "a", "id-lcp-mu", results) == "–"
+    assert paper.verdict(without, "a", "pid", results) == "FAIL (fell, 1 of 1)"
 
 
 @full
@@ -224,7 +210,6 @@ def test_the_command_writes_tables_pictures_and_a_report(comparison, here, tmp_p
 
 
 def comparable(summary: Summary) -> dict:
-    """A summary without times."""
     data = msgspec.to_builtins(summary)
     for name in ("step_p50", "step_p99", "step_max", "round_trip_p50", "round_trip_p99", "late", "pace", "longest_tick"):
         del data[name]
@@ -273,13 +258,10 @@ def test_an_executor_that_is_not_installed_says_what_to_install(name, monkeypatc
 
 
 @full
-@pytest.mark.parametrize(
-    ("name", "jobs", "own"), [("processes", 1, 0), ("processes", 3, 0), ("dask", 2, 0), ("dask", 2, 1), ("ray", 2, 0)]
-)
-def test_every_task_has_an_outcome(name, jobs, own, monkeypatch):
-    """Whether it ends well, raises, or ends its process; the tasks after it run in the same or in a new process. On a cluster
-    that the executor starts, or on Dask's that runs already, at the address in the environment."""
-    tasks = {"pass": None, "int('x')": "ValueError: invalid"}
+@pytest.mark.parametrize("case", [("processes", 1, 0), ("processes", 3, 0), ("dask", 2, 0), ("dask", 2, 1), ("ray", 2, 0)])
+def test_every_task_has_an_outcome(case, monkeypatch):
+    """It ends well, raises, or ends its process; later tasks run all the same. On a cluster of its own, or a running Dask's."""
+    (name, jobs, own), tasks = case, {"pass": None, "int('x')": "ValueError: invalid"}
     if name == "processes":
         tasks["import os; os._exit(3)"] = "EXIT(3)"
     library = pytest.importorskip({"dask": "distributed", "ray": "ray"}.get(name, "multiprocessing"))
@@ -300,24 +282,21 @@ def test_an_unknown_executor_and_zero_jobs_are_refused():
         run_tasks("processes", print, [], 0)
 
 
-@every(
-    ("old", "new", "named"),
-    [
-        ('"pid"]\nquantities', '"pit"]\nquantities', "pid"),
-        ('"torque-rate"]\nfigures', '"torque-rat"]\nfigures', "torque-rate"),
-        ("[paper.short]", "[paper.shirt]", "short"),
-        ("[[scene]]", '[[scene]]\nname = "short"\n[[scene]]', "different names"),
-        ('"path"]', '"paths"]', "path"),
-        ('larger = ["pid"]', 'larger = ["pi"]', "pid"),
-        ('larger = ["pid"]', 'larger = ["id-t-1"]', "expected all of id-qp-mu, id-t-1 in any scene, not all of them run there"),
-        ('larger = ["pid"]', "", "expected larger and smaller"),
-        ('smaller = ["id-qp-mu"]', "", "expected larger and smaller"),
-        ('name = "short"', 'name = "μ = 1/10"', "without '/'"),
-        ("seeds = 1", "seeds = 0", "seeds"),
-        ("seeds = 1", 'seeds = 1\nverdict = { smooth = "id-t-1" }', "verdict.smooth: unknown name 'id-t-1'"),
-    ],
+@every_row(
+    ('"pid"]\nquantities', '"pit"]\nquantities', "pid"),
+    ('"torque-rate"]\nfigures', '"torque-rat"]\nfigures', "torque-rate"),
+    ("[paper.short]", "[paper.shirt]", "short"),
+    ("[[scene]]", '[[scene]]\nname = "short"\n[[scene]]', "different names"),
+    ('"path"]', '"paths"]', "path"),
+    ('larger = ["pid"]', 'larger = ["pi"]', "pid"),
+    ('larger = ["pid"]', 'larger = ["id-t-1"]', "expected all of id-qp-mu, id-t-1 in any scene, not all of them run there"),
+    ('larger = ["pid"]', "", "expected larger and smaller"),
+    ('smaller = ["id-qp-mu"]', "", "expected larger and smaller"),
+    ('name = "short"', 'name = "μ = 1/10"', "without '/'"),
+    ("seeds = 1", "seeds = 0", "seeds"),
+    ("seeds = 1", 'seeds = 1\nverdict = { smooth = "id-t-1" }', "verdict.smooth: unknown name 'id-t-1'"),
 )
-def test_unknown_names_are_refused(comparison, tmp_path, old, new, named):
+def test_unknown_names_are_refused(old, new, named, comparison, tmp_path):
     path, right = tmp_path / "wrong.toml", Path(comparison).read_text()
     assert right.count(old) == 1
     path.write_text(right.replace(old, new))
@@ -329,15 +308,11 @@ def test_check_accepts_comparisons_and_recognises_them_by_their_keys(comparison,
     """Not by a word in a comment, nor by text before the first bracket."""
     assert main(["check", "figure-18"]) == 0
     assert main(["check", comparison]) == 0
-    wrong = tmp_path / "wrong.toml"
-    wrong.write_text(Path(comparison).read_text().replace("duration", "duratoin"))
-    assert main(["check", str(wrong)]) == 2
-    assert "duratoin" in capsys.readouterr().err
-    plain = tmp_path / "plain.toml"
-    plain.write_text('# the title of this\nserver = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\n')
+    wrong = written(tmp_path / "wrong.toml", Path(comparison).read_text().replace("duration", "duratoin"))
+    assert "duratoin" in fails(capsys, "check", str(wrong))
+    plain = written(tmp_path / "plain.toml", '# the title of this\nserver = "quadruped"\nlaws = ["coulomb"]\nduration = 1.0\n')
     assert main(["check", str(plain)]) == 0
-    listed = tmp_path / "listed.toml"
-    listed.write_text('notes = ["a bracket"]\n' + Path(comparison).read_text())
+    listed = written(tmp_path / "listed.toml", 'notes = ["a bracket"]\n' + Path(comparison).read_text())
     assert main(["check", str(listed)]) == 0
 
 
@@ -378,7 +353,6 @@ def test_a_robot_given_by_path_gets_a_valid_folder_name(comparison, tmp_path):
 
 
 def test_a_seed_changes_the_terrain(tmp_path, monkeypatch):
-    """The terrain of the controller and of the world alike."""
     plans = []
     monkeypatch.setattr(experiment, "build_controller", lambda settings: [plans.append(settings.contact.terrain), 1 / 0])
     for seed in (0, 3):
@@ -416,7 +390,6 @@ def shipped() -> list[str]:
 @full
 @pytest.mark.parametrize("name", shipped())
 def test_every_shipped_comparison_makes_plans(name):
-    """Every scene and controller makes a plan."""
     comparison = load_comparison(name)
     for scene in comparison.scene:
         for controller in scene.controllers or comparison.controllers:
@@ -438,8 +411,7 @@ def test_a_log_gives_the_figures_of_its_run(comparison, tmp_path, capsys):
         assert (recorded.modes, recorded.step_p50) == (summary.modes, pytest.approx(summary.step_p50))
         last = normal_forces(Trace.load_npz(task.folder / TRACE))[1][-1]
         assert recorded.force * 39 + last == pytest.approx(summary.force * 40, rel=1e-9)
-        assert main(["compare", str(task.folder / LOG)]) == 0
-        assert "log.mcap" in capsys.readouterr().out
+        assert "log.mcap" in prints(capsys, "compare", str(task.folder / LOG))
 
 
 @full
@@ -450,10 +422,8 @@ def test_a_log_is_searched_for_other_outcomes(comparison, tmp_path, capsys):
     log = task.folder / LOG
     checks = ambiguities(log, 4, 5, lambda _: None)
     assert (checks.checked, checks.proved, checks.found) == (10, 10, [])
-    assert main(["check", str(log), "--every", "20", "--samples", "2"]) == 0
-    assert "2 ticks checked, 0 with several outcomes" in capsys.readouterr().out
-    assert main(["check", str(log), "--every", "0"]) == 2
-    assert "every" in capsys.readouterr().err
+    assert "2 ticks checked, 0 with several outcomes" in prints(capsys, "check", str(log), "--every", "20", "--samples", "2")
+    assert "every" in fails(capsys, "check", str(log), "--every", "0")
 
 
 def test_other_outcomes_are_described():
@@ -467,8 +437,7 @@ def test_other_outcomes_are_described():
 
 def test_logs_and_comparisons_cannot_be_mixed(comparison, capsys):
     assert main(["compare", comparison, "log.mcap"]) == 2
-    assert main(["compare"]) == 2
-    assert "log.mcap" in capsys.readouterr().err
+    assert "log.mcap" in fails(capsys, "compare")
 
 
 @pytest.mark.parametrize("name", fast(CONTROLLERS, "id-qp-mu", "mindiff", "pid"))
@@ -489,16 +458,11 @@ def test_the_papers_controllers_use_the_published_selection():
     assert not changes["id-lcp-mu"]["warm_start"]
 
 
-CELL = st.text("abcdefgh 0123456789.", max_size=30).map(lambda text: " ".join(text.split()))
-
-
 def test_a_narrow_table_has_one_line_per_row():
     rows = [["law", "tilt mrad", "verdict"], ["cone", "1.5", "stood 1.0 s"], ["no-slip", "12.0", "fell"]]
-    assert text_table(rows).splitlines() == [
-        "law      tilt mrad  verdict",
-        "cone           1.5  stood 1.0 s",
-        "no-slip       12.0  fell",
-    ]
+    law, cone, no_slip = text_table(rows).splitlines()
+    assert (law, cone) == ("law      tilt mrad  verdict", "cone           1.5  stood 1.0 s")
+    assert no_slip == "no-slip       12.0  fell"
 
 
 @settings(max_examples=25, deadline=None)
@@ -524,9 +488,8 @@ def test_names_too_long_for_a_line_are_broken():
 
 @every("label", ["coulomb", "a/long/path/to/a/folder/with/a/run/log.mcap #2"])
 def test_the_summary_fits_and_explains_its_headings(label):
-    run = msgspec.structs.replace(
-        FIGURES, label=label, torque_rate_max=1.2345e9, force_error=math.nan, round_trip_p50=1e4, round_trip_p99=1e5
-    )
+    trips = {"round_trip_p50": 1e4, "round_trip_p99": 1e5}
+    run = msgspec.structs.replace(FIGURES, label=label, torque_rate_max=1.2345e9, force_error=math.nan, **trips)
     fell = msgspec.structs.replace(run, verdict=FELL)
     text = text_summary([run, fell])
     assert max(map(len, text.splitlines())) <= WIDTH
@@ -545,36 +508,22 @@ def test_paragraphs_of_a_report_are_wrapped_in_the_terminal_only():
     assert "word " * 60 in report.html
 
 
-ARM = urdf.robot(
-    "arm",
-    *[urdf.link(name, 1.0, 0.01, at=0.1) for name in ("base", "upper")],
-    urdf.joint("j", "base", "upper", axis="0 1 0", at=0.2, limits=(-1, 1, 30, 5)),
-)
-
-
-@pytest.fixture
-def robots(tmp_path):
-    (tmp_path / "mine" / "deep").mkdir(parents=True)
-    (tmp_path / "mine" / "arm.urdf").write_text(ARM, encoding="utf-8")
-    (tmp_path / "mine" / "deep" / "still.urdf").write_text(ARM.replace("revolute", "fixed"), encoding="utf-8")
-    (tmp_path / "weak.urdf").write_text(ARM.replace("revolute", "screw"), encoding="utf-8")
-    return tmp_path
-
-
-def test_all_urdfs_below_a_folder_and_single_files_are_simulated(robots, monkeypatch, capsys):
+def test_all_urdfs_below_a_folder_and_single_files_are_simulated(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(own_robots, "SECONDS", 0.05)
-    words = [str(robots / "mine"), str(robots / "weak.urdf")]
-    out = robots / "out"
-    assert main(["compare", "own-robots", *words, "--out", str(out), "--json", str(robots / "figures.json")]) == 0
-    summary, standing, walking = json.loads((robots / "figures.json").read_text(encoding="utf-8"))
-    here = robots.name
+    (tmp_path / "mine" / "deep").mkdir(parents=True)
+    written(tmp_path / "mine" / "arm.urdf", ARM)
+    written(tmp_path / "mine" / "deep" / "still.urdf", ARM.replace("revolute", "fixed"))
+    weak = written(tmp_path / "weak.urdf", ARM.replace("revolute", "screw"))
+    here, out, figures = tmp_path.name, tmp_path / "out", tmp_path / "figures.json"
+    words = [str(tmp_path / "mine"), str(weak), "--out", str(out), "--json", str(figures)]
+    assert main(["compare", "own-robots", *words]) == 0
+    summary, standing, walking = json.loads(figures.read_text(encoding="utf-8"))
     assert [row[:2] for row in standing[1:]] == [
         ["mine/arm", "held"], ["mine/deep/still", "refused"], [f"{here}/weak", "refused"]
     ]  # fmt: skip
     assert len(walking) == 1
     held, refused = summary[1:]
-    assert held[:2] == ["held", "1"]
-    assert float(held[3]) == pytest.approx(float(standing[1][3]))
+    assert (held[:2], float(held[3])) == (["held", "1"], pytest.approx(float(standing[1][3])))
     assert refused == ["refused", "2", "–", "–"]
     said = " ".join(capsys.readouterr().out.split())
     assert "mine/deep/still: refused; expected at least one joint with a motor" in said

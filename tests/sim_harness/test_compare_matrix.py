@@ -14,9 +14,7 @@ from controllers.build import build_controller
 from controllers.command import Inputs
 from controllers.controller import Controller
 from controllers.feedforward import FeedForward, Forecast
-from controllers.robot.load import load_robot
-from idyn import State
-from idyn.errors import ConfigError
+from idyn import ConfigError, State, load_robot
 from idyn.laws import LAWS, ConeSettings, CoulombSettings
 from sim_harness.commands.main import main
 from sim_harness.compare.jobs import RESULT
@@ -89,6 +87,8 @@ cases = ["plain"]
 quantity = "torque"
 at_most = 1.0
 """
+SECONDS = {"stance": 1.0, "trot": 0.6, "stance without joint feedback": 0.3}
+"""Of the runs here. At first robots settle on floors that yield; the trot's first feet land at 0.38 s."""
 
 
 @pytest.fixture
@@ -207,8 +207,7 @@ def test_the_command_writes_a_picture_of_the_matrix(matrix, here, tmp_path, caps
     assert 'src="http' not in html
     assert (out / "matrix.png").read_bytes()[1:4] == b"PNG"
     summary = json.loads((out / "summary.json").read_text())["matrix"]
-    assert len(summary["cells"]) == 20
-    assert summary["cells"][0]["seconds"] == [pytest.approx(0.03)]
+    assert (len(summary["cells"]), summary["cells"][0]["seconds"]) == (20, [pytest.approx(0.03)])
     for folder in (out / "runs").iterdir():  # of those that stand to the end, only the figures are kept
         whole = json.loads((folder / RESULT).read_text())["summary"]["verdict"]["upright"]
         assert (folder / TRACE).exists() is not whole
@@ -222,7 +221,6 @@ SHIPPED += ("speed-and-pushes", "getting-up")
 @full
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_cell_of_a_shipped_matrix_makes_a_plan(name):
-    """Every robot in every case makes a plan, and so does every world, law and variant."""
     comparison = load_comparison(name)
     found = list(cells(comparison.matrix))
     some = {(axis, getattr(cell, axis)): cell for cell in found for axis in ("part", "variant", "world", "law")}
@@ -230,10 +228,6 @@ def test_every_cell_of_a_shipped_matrix_makes_a_plan(name):
         plan_of_cell(comparison, cell)
     assert {cell.case for cell in found} == set(comparison.matrix.cases)
     assert {cell.world for cell in found} == set(comparison.matrix.worlds)
-
-
-SECONDS = {"stance": 1.0, "trot": 0.6, "stance without joint feedback": 0.3}
-"""Of the runs here. At first robots settle on floors that yield; the trot's first feet land at 0.38 s."""
 
 
 @pytest.fixture(scope="module")
@@ -273,16 +267,13 @@ def test_a_stance_on_yielding_settings_is_predicted_within_half_a_per_cent_of_th
     assert figures.modes == {"ok": 1.0}
 
 
-TABLES = ("d15-table-1", "d15-table-2", "d15-table-3")
-
-
 def short(name, **changes):
     race = load_race(name).race
     return msgspec.structs.replace(race, duration=3 * race.dt, trials=2, lasting=2, **changes)
 
 
 @full
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", ["d15-table-1", "d15-table-2", "d15-table-3"])
 def test_every_engine_of_a_table_is_timed_and_reported(name, tmp_path):
     settings, seen = short(name), []
     race = run_race(settings, lambda *news: seen.append(news))
@@ -340,26 +331,14 @@ def test_a_report_has_tables_notes_and_pictures_and_no_headings_without_text(tmp
 
 FEW = np.arange(1.0, 9.0)
 PILE = Pile(t=FEW, iterations=FEW, momentum=1e-6 / FEW, contacts=FEW, seconds=FEW)
+SHORT_PILE = {"pile": lambda _: PILE, "LONG_S": 2.0, "ORDER_S": 1.0}
+FLAT_ONLY = {"SCENES": {"flat, μ 0.8": SCENES["flat, μ 0.8"]}, "ROBOTS": ("go2",), "SECONDS": 1.0}
+PRESS_ONLY = {"RUNS": {"a foot presses 45 N": RUNS["a foot presses 45 N"]}, "SECONDS": 0.3}
 PAGES = {  # study → its module and what is changed there, its pictures, words of its tables
     "cone-study": (cone_study, {"EDGES": (4, 8), "DRAGGED": 12}, {"edges.png"}, ["exact-cone", "8 edges"]),
-    "contact-models": (
-        contact_models,
-        {"SCENES": {"flat, μ 0.8": SCENES["flat, μ 0.8"]}, "ROBOTS": ("go2",), "SECONDS": 1.0},
-        {"contact-models.png"},
-        ["no-slip", "Left out: TSID"],
-    ),
-    "tasks": (
-        tasks,
-        {"RUNS": {"a foot presses 45 N": RUNS["a foot presses 45 N"]}, "SECONDS": 0.3},
-        {"tasks.png"},
-        ["a foot presses 45 N", "Left out: tsid, placo"],
-    ),
-    "sap-study": (
-        sap_study,
-        {"pile": lambda _: PILE, "LONG_S": 2.0, "ORDER_S": 1.0},
-        {"schemes.png", "clutter.png"},
-        ["midpoint", "order"],
-    ),
+    "contact-models": (contact_models, FLAT_ONLY, {"contact-models.png"}, ["no-slip", "Left out: TSID"]),
+    "tasks": (tasks, PRESS_ONLY, {"tasks.png"}, ["a foot presses 45 N", "Left out: tsid, placo"]),
+    "sap-study": (sap_study, SHORT_PILE, {"schemes.png", "clutter.png"}, ["midpoint", "order"]),
 }
 
 
@@ -377,9 +356,7 @@ def test_the_page_of_a_study_has_its_tables_and_pictures(name, tmp_path, monkeyp
 
 def test_run_times_end_in_a_table_and_a_picture_and_all_answers_are_the_law_s_own(tmp_path, capsys):
     comparison = tmp_path / "times.toml"
-    comparison.write_text(
-        'title = "run time"\n[timing]\nrobot = "quadruped"\nrepeat = 3\n[timing.contacts]\nid-lcp-mu = [1, 4]\n'
-    )
+    comparison.write_text('title = "run time"\ntiming = {robot = "quadruped", repeat = 3, contacts.id-lcp-mu = [1, 4]}\n')
     assert main(["compare", str(comparison), "--out", str(tmp_path / "out")]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("ID(t)")]
     assert [(row[2], row[-1]) for row in rows] == [("1", "100.0"), ("4", "100.0")]

@@ -1,6 +1,7 @@
 """The engines `first-order` and `sap`: closed forms, other solvers, reported errors, schemes, and their studies."""
 
 from fractions import Fraction
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -10,45 +11,36 @@ from cones import least_over_cones, nearest_in_cone
 from fast import every, full
 from problems import DT, Body, G, check_dynamics, cube, near, point_mass, random_problems, step_problem
 from scipy.optimize import lsq_linear
+from stands import block_world
 
-from controllers.robot.load import load_robot
-from idyn.contact.ground import Ground
-from idyn.contact.terrain import Flat
-from idyn.errors import ConfigError
+from idyn import ConfigError, Flat, Ground, Options, Status, load_robot, predict
 from idyn.laws import SapSettings
-from idyn.options import Options
-from idyn.prediction.predict import predict
-from idyn.status import Status
 from sim_harness.commands.main import main
+from sim_harness.engines import sap_newton
 from sim_harness.engines.engine import Rows, Springs
 from sim_harness.engines.first_order import FirstOrder
 from sim_harness.engines.sap import SCHEMES, Sap, constraint_laws, free_motion
-from sim_harness.engines.sap_newton import (
-    APART,
-    MU,
-    R_N,
-    R_T,
-    SLIDING,
-    STICKING,
-    V_HAT,
-    Motion,
-    Rules,
-    convex_problem,
-    minimise,
-    project_cone,
-)
+from sim_harness.engines.sap_newton import MU, R_N, R_T, V_HAT
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.studies import first_order_study as page
 from sim_harness.studies.first_order_published import Published
 from sim_harness.world.worlds import build_world
 
+ENGINE = FirstOrder()
+K = 1e12  # of a stop [N·m/rad], whose joint has 1 kg·m²
+W = 1 / np.sqrt(3)  # w of a free point of 1 kg [1/kg]
+GROUNDS = {
+    "shipped": {},
+    "soft": {"stiffness": 2e3, "dissipation": 0.05},
+    "rigid": {"stiffness": np.inf, "dissipation": DT},
+    "creeping": {"sigma": 0.1, "beta": 3.0},
+    "near": {"candidates": "near", "dissipation": 0.02},
+}
+
 
 def step_of(M, force, v, dt, J=None, gaps=(), mu=0.0, **yielding):
-    """The step of a system of constant M under a force, J with three rows for each contact.
-
-    yielding: rows; stiffness and dissipation of all contacts or of each
-    """
+    """A step with constant M, J with three rows a contact. yielding: rows; stiffness and dissipation of all contacts or each"""
     n = len(gaps)
     yielding = {key: value if key == "rows" else np.zeros(n) + value for key, value in yielding.items()}
     return step_problem(M, J, mu, dt, force=force, v=v, gaps=gaps, **yielding)
@@ -74,28 +66,20 @@ def random_spd(rng, n):
     return A @ A.T / n + np.eye(n)
 
 
-ENGINE = FirstOrder()
-
-
 def solved(problem):
     solution = ENGINE.solve(problem)
     assert solution.status.ok
     return solution
 
 
-def random_ties(rng, nv=7, n=4, h=1e-3):
-    """A step with rows that yield; what it is made of."""
-    M, J, f, v = random_spd(rng, nv), rng.normal(size=(n, nv)), rng.normal(size=nv), rng.normal(size=nv)
-    J[-1] = J[0]  # redundant
-    K, B, phi = 10 ** rng.uniform(2, 9, n), 10 ** rng.uniform(-1, 5, n), 1e-3 * rng.normal(size=n)
-    return M, J, f, v, K, B, phi, step_of(M, f, v, h, rows=ties(J, phi, K, B))
-
-
 def test_bilateral_steps_match_equations_53_and_60_to_62():
     """(60)–(62), then (53), (37): by the paper's own unsymmetric formula with Y."""
     rng, h = np.random.default_rng(4), 1e-3
     for _ in range(50):
-        M, J, f, v, K, B, phi, problem = random_ties(rng)
+        M, J, f, v = random_spd(rng, 7), rng.normal(size=(4, 7)), rng.normal(size=7), rng.normal(size=7)
+        J[-1] = J[0]  # redundant
+        K, B, phi = 10 ** rng.uniform(2, 9, 4), 10 ** rng.uniform(-1, 5, 4), 1e-3 * rng.normal(size=4)
+        problem = step_of(M, f, v, h, rows=ties(J, phi, K, B))
         W, a = J @ np.linalg.solve(M, J.T), J @ np.linalg.solve(M, f)
         speed = np.linalg.solve(np.eye(4) + W * (h * h * K + h * B), J @ v - h * W @ (K * phi) + h * a)
         solution = solved(problem)
@@ -124,9 +108,6 @@ def test_forces_of_stiff_springs_have_no_cancellation_error():
     assert lost > 1e-5
 
 
-K = 1e12  # of a stop [N·m/rad], whose joint has 1 kg·m²
-
-
 @every("share", [0.25, 0.5, 0.75])
 def test_predicted_contacts_do_not_bounce_at_large_steps(share):
     """h = 1e-3 s: no bounce, however the step begins. With rows taken only at φ ≤ 0 it leaves at 1 − share of its speed."""
@@ -143,8 +124,7 @@ def test_predicted_contacts_do_not_bounce_at_large_steps(share):
 
 
 def check_law(problem, solution, engine=ENGINE, tolerance=1e-8):
-    """The compliant law of the cone, from its definition: springs and dampers at the end of the step, Coulomb's friction. In
-    velocities, forces being divided by dt K + B."""
+    """The compliant law of the cone, from its definition, in velocities: forces are divided by dt K + B."""
     dt, n = problem.dt, len(problem.mu)
     k = np.full(n, engine.stiffness) if problem.stiffness is None else problem.stiffness
     tau = np.full(n, engine.dissipation) if problem.dissipation is None else problem.dissipation
@@ -191,8 +171,7 @@ def test_frictionless_problems_match_bounded_least_squares():
 
 
 def test_rigid_contacts_are_the_limit_of_stiff_ones():
-    """stiffness = ∞: R = 0, four feet of a block share its weight although the problem is indeterminate, and nothing sinks
-    in."""
+    """stiffness = ∞: R = 0, four feet share a block's weight although the problem is indeterminate, and nothing sinks in."""
     rng = np.random.default_rng(2)
     for _ in range(30):
         J, v = rng.normal(size=(9, 12)), rng.normal(size=12)
@@ -210,8 +189,7 @@ def test_rigid_contacts_are_the_limit_of_stiff_ones():
 
 
 def test_redundant_contacts_are_solved_or_reported():
-    """Twelve tangents and normals in six degrees of freedom: several solutions, or one that is far away; 95 % are found, and no
-    wrong one is reported as solved."""
+    """Twelve rows in six degrees of freedom: several solutions, or a far one; 95 % are found, no wrong one is called solved."""
     rng, found = np.random.default_rng(4), 0
     for _ in range(300):
         J, v, mu = rng.normal(size=(12, 6)), rng.normal(size=6), rng.uniform(0.1, 1, 4)
@@ -269,9 +247,6 @@ def test_the_page_has_its_tables_and_picture(tmp_path, monkeypatch, capsys):
     assert "published" in printed
 
 
-TIGHT = Rules(1e-13, 100)
-
-
 def random_convex(rng, nv=12, k=5):
     """A problem of k contacts in which all regions occur: it, A, J, a start."""
     B = rng.normal(size=(nv, nv))
@@ -287,22 +262,18 @@ def random_convex(rng, nv=12, k=5):
 
 
 def convex(A, J, laws, v_star, M=None):
-    """All of it as one problem, in the order it has."""
     M, n = A if M is None else M, len(v_star)
-    motion = Motion(M, M, np.zeros(n, dtype=np.int64), A, v_star, v_star)
-    return convex_problem(motion, J, laws, np.arange(n), np.arange(len(laws)))
-
-
-def random_law(rng):
-    return np.array([rng.choice([0.0, rng.uniform(0, 2)]), *(10 ** rng.uniform(-3, 1, 2)), 0.0])
+    motion = sap_newton.Motion(M, M, np.zeros(n, dtype=np.int64), A, v_star, v_star)
+    return sap_newton.convex_problem(motion, J, laws, np.arange(n), np.arange(len(laws)))
 
 
 def test_the_projection_solves_its_variational_inequality():
     rng = np.random.default_rng(1)
     seen = set()
     for _ in range(10_000):
-        law, y = random_law(rng), rng.normal(size=3)
-        *gamma, region = project_cone(*y, law)
+        law = np.array([rng.choice([0.0, rng.uniform(0, 2)]), *(10 ** rng.uniform(-3, 1, 2)), 0.0])
+        y = rng.normal(size=3)
+        *gamma, region = sap_newton.project_cone(*y, law)
         gamma = np.array(gamma)
         z = np.array([law[R_T], law[R_T], law[R_N]]) * (y - gamma)
         size = np.abs(y).max() * max(1.0, law[R_T], law[R_N]) * max(1.0, law[MU])
@@ -312,25 +283,18 @@ def test_the_projection_solves_its_variational_inequality():
         root, steep = np.sqrt([law[R_T], law[R_T], law[R_N]]), law[MU] * np.sqrt(law[R_T] / law[R_N])
         np.testing.assert_allclose(gamma, nearest_in_cone(root * y, steep) / root, atol=1e-12 * size)  # [SAP App. C]
         seen.add(region)
-    assert seen == {APART, STICKING, SLIDING}
+    assert seen == {sap_newton.APART, sap_newton.STICKING, sap_newton.SLIDING}
 
 
-def conic_oracle(A, J, laws, v_star):
-    """γ of the dual (22)."""
-    R = np.repeat(laws[:, R_N], 3)
-    R[0::3] = R[1::3] = laws[:, R_T]
-    v_hat = np.zeros(len(R))
-    v_hat[2::3] = laws[:, V_HAT]
-    return least_over_cones(J @ np.linalg.solve(A, J.T) + np.diag(R), J @ v_star - v_hat, laws[:, MU]).reshape(-1, 3)
-
-
-def test_the_dual_program_has_the_same_impulses():
+def test_the_dual_program_has_the_same_impulses():  # (22)
     rng = np.random.default_rng(2)
     for _ in range(100):
         c, A, J, v = random_convex(rng, k=int(rng.integers(1, 7)))
-        _, gamma, status, _ = minimise(c, v, TIGHT)
+        _, gamma, status, _ = sap_newton.minimise(c, v, sap_newton.Rules(1e-13, 100))
         assert status == 0
-        oracle = conic_oracle(A, J, c.laws, c.v_star)
+        R, v_hat = c.laws[:, [R_T, R_T, R_N]].ravel(), np.outer(c.laws[:, V_HAT], [0, 0, 1]).ravel()
+        D, b = J @ np.linalg.solve(A, J.T) + np.diag(R), J @ c.v_star - v_hat
+        oracle = least_over_cones(D, b, c.laws[:, MU]).reshape(-1, 3)
         np.testing.assert_allclose(gamma, oracle, atol=1e-6 * max(1.0, np.abs(oracle).max()))
 
 
@@ -372,9 +336,6 @@ def test_random_states_of_a_robot_are_all_solved(stiffness, sigma, candidates):
 def test_a_step_that_does_not_converge_is_reported():
     problem = list(random_problems("quadruped", 8))[7]
     assert Sap(max_iterations=1, tolerance=1e-14).solve(problem).status is Status.NOT_CERTIFIED
-
-
-W = 1 / np.sqrt(3)  # w of a free point of 1 kg [1/kg]
 
 
 def test_the_estimate_of_w_matches_its_definition():
@@ -419,17 +380,6 @@ def test_a_gear_yields_by_its_load():
     assert abs(G_row @ body.q) < 1e-5
 
 
-class Moving:
-    """A robot's terms at other configurations."""
-
-    def __init__(self, robot, q):
-        self.robot, self.q = robot, q
-
-    def terms(self, shift, v):
-        terms = self.robot.terms(self.robot.integrate(self.q, shift), v)
-        return terms.M.copy(), terms.h.copy()
-
-
 def swinging(seed, dt=DT):
     """The quadruped in the air with springs and dampers in its joints: a problem without contacts, and its robot and q."""
     robot, q = load_robot("quadruped")
@@ -439,7 +389,13 @@ def swinging(seed, dt=DT):
     on = np.r_[np.zeros(6), np.ones(12)]
     force = on * rng.normal(size=robot.nv)
     springs = Springs(stiffness=50.0 * on, damping=0.2 * on, stretch=0.1 * on * rng.normal(size=robot.nv))
-    problem = step_problem(terms.M, dt=dt, h=terms.h.copy(), v=v, force=force, springs=springs, system=Moving(robot, q))
+
+    def moved(shift, v):
+        terms = robot.terms(robot.integrate(q, shift), v)
+        return terms.M.copy(), terms.h.copy()
+
+    system = SimpleNamespace(terms=moved)
+    problem = step_problem(terms.M, dt=dt, h=terms.h.copy(), v=v, force=force, springs=springs, system=system)
     return problem, robot, q
 
 
@@ -505,11 +461,11 @@ def test_dampers_folded_into_the_problem_are_kept():
 
 @full
 @pytest.mark.parametrize(("scheme", "order", "most"), [("symplectic", 1, 0.03), ("midpoint", 2, 1e-4)])
-def test_a_spinning_block_flies_straight_up_to_the_schemes_error(make_block, scheme, order, most):
+def test_a_spinning_block_flies_straight_up_to_the_schemes_error(scheme, order, most):
     """1 m/s and 10 rad/s for a second; velocities are in body axes, which turn meanwhile."""
     errors = []
     for dt in (DT, DT / 2):
-        world = make_block("sap", scheme=scheme)
+        world = block_world("sap", scheme=scheme)
         world.reset(world.q + np.r_[0, 0, 50.0, np.zeros(4)], np.array([1.0, 0, 0, 0, 0, 10.0]))
         for _ in range(round(1 / dt)):
             world.step(np.zeros(0), dt)
@@ -518,20 +474,10 @@ def test_a_spinning_block_flies_straight_up_to_the_schemes_error(make_block, sch
     assert np.log2(errors[0] / errors[1]) == pytest.approx(order, abs=0.05)
 
 
-GROUNDS = {
-    "shipped": {},
-    "soft": {"stiffness": 2e3, "dissipation": 0.05},
-    "rigid": {"stiffness": np.inf, "dissipation": DT},
-    "creeping": {"sigma": 0.1, "beta": 3.0},
-    "near": {"candidates": "near", "dissipation": 0.02},
-}
-
-
 @every("ground", GROUNDS)
 @every("name", ["solo12", "quadruped", "go2"])
 def test_random_motion_has_the_predicted_forces(name, ground):
-    """50 steps of random demands from a drop on, each torque applied in the world: forces to 1e-9 of the largest, velocities
-    to 1e-9."""
+    """50 steps of random demands from a drop on, each torque applied in the world: forces and velocities to 1e-9."""
     robot, stance = load_robot(name)
     rng = np.random.default_rng(0)
     world = build_world(Sap(tolerance=1e-12, **GROUNDS[ground]), robot, Flat(), stance)
@@ -553,20 +499,13 @@ def test_random_motion_has_the_predicted_forces(name, ground):
     assert pressed > 20
 
 
-@pytest.fixture(scope="module")
-def sway_runs():
-    plan = load_plan("sway-springs", 1.5)
-    return [
-        run_in_process(with_controller(plan, {"law": law}), str(i), lambda *_: None) for i, law in enumerate(plan.settings.laws)
-    ]
-
-
 @full
-def test_with_the_floors_parameters_sap_predicts_forces_within_one_per_cent(sway_runs):
+def test_with_the_floors_parameters_sap_predicts_forces_within_one_per_cent():
     """Every component of every foot's force in 99 of 100 ticks, relative to a fourth of the weight; the sum to 0.2 % in all but
     1 %. The rigid law with T_r, T_p predicts the sum as well and the single forces not."""
-    weight = 4.8 * 9.81  # [N]
-    for run, springs in zip(sway_runs, (False, True), strict=True):
+    weight, plan = 4.8 * 9.81, load_plan("sway-springs", 1.5)  # [N]
+    for law, springs in zip(plan.settings.laws, (False, True), strict=True):
+        run = run_in_process(with_controller(plan, {"law": law}), "", lambda *_: None)
         predicted, simulated = np.nan_to_num(run.trace.predicted[50:]), np.nan_to_num(run.trace.simulated[50:])
         assert run.summary.upright
         assert run.summary.tilt < 5e-3

@@ -29,6 +29,8 @@ from transport.server.settings import ServerSettings
 Fields = dict[str, Any]
 
 Alter = Callable[[Fields, dict[str, Any]], Fields | None]  # (answer, memory of the proxy) → altered answer, None: withheld
+EXAMPLE = ROOT / "docs" / "examples" / "clients" / "python" / "stand.py"
+SETTINGS = load("server", "quadruped", ServerSettings)
 
 
 class AlteredServer:
@@ -77,13 +79,16 @@ class AlteredServer:
 
 
 def on(kind: str, change: Callable[[Fields], Fields | None]) -> Alter:
-    """A change of the answers of one type."""
     return lambda answer, memory: change(answer) if answer["t"] == kind else answer
 
 
 def vector(answer: Fields, name: str, change: Callable[[Any], Any]) -> Fields:
     """Change one vector of an answer."""
-    return answer | {name: change(np.frombuffer(answer[name], "<f8").copy()).tobytes()}
+    return answer | {name: np.asarray(change(np.frombuffer(answer[name], "<f8"))).tobytes()}
+
+
+def torques(change: Callable[[Any], Any]) -> Alter:
+    return on("torque", lambda answer: vector(answer, "tau", change))
 
 
 def repeated_differently(answer: Fields, memory: dict[str, Any]) -> Fields:
@@ -94,37 +99,18 @@ def repeated_differently(answer: Fields, memory: dict[str, Any]) -> Fields:
     return answer
 
 
+ECHOES = "echoes session, seq and t_robot"
 FAULTS: dict[str, tuple[Alter, str, str]] = {
-    "seq of the next state": (
-        on("torque", lambda a: a | {"seq": a["seq"] + 1}),
-        "echoes session, seq and t_robot",
-        "torque.seq",
-    ),
-    "t_robot in µs": (
-        on("torque", lambda a: a | {"t_robot": a["t_robot"] // 1000}),
-        "echoes session, seq and t_robot",
-        "torque.t_robot",
-    ),
-    "a torque too short": (
-        on("torque", lambda a: vector(a, "tau", lambda tau: tau[:-1])),
-        "torques are finite",
-        "torque.tau, length",
-    ),
-    "NaN in a torque": (
-        on("torque", lambda a: vector(a, "tau", lambda tau: np.where(np.arange(len(tau)) == 3, np.nan, tau))),
-        "torques are finite",
-        "torque.tau",
-    ),
+    "seq of the next state": (on("torque", lambda a: a | {"seq": a["seq"] + 1}), ECHOES, "torque.seq"),
+    "t_robot in µs": (on("torque", lambda a: a | {"t_robot": a["t_robot"] // 1000}), ECHOES, "torque.t_robot"),
+    "a torque too short": (torques(lambda tau: tau[:-1]), "torques are finite", "torque.tau, length"),
+    "NaN in a torque": (torques(lambda tau: [*tau[:3], np.nan, *tau[4:]]), "torques are finite", "torque.tau"),
     "torques above the limit": (
         on("torque", lambda a: vector(vector(a, "tau", lambda tau: 100 * tau), "tau_ff", lambda ff: 100 * ff)),
         "torques are finite, within the limits",
         "torque.tau",
     ),
-    "torques in the server's order": (
-        on("torque", lambda a: vector(a, "tau", np.sort)),
-        "the client's order of joints",
-        "torque.tau",
-    ),
+    "torques in the server's order": (torques(np.sort), "the client's order of joints", "torque.tau"),
     "valid_until in the past": (on("torque", lambda a: a | {"valid_until": a["t_robot"]}), "valid_until after", "valid_until"),
     "dry_run is never marked": (on("torque", lambda a: a | {"dry_run": False}), "flags.dry_run", "torque.dry_run"),
     "another status": (on("torque", lambda a: a | {"status": "good"}), "status ok", "status"),
@@ -184,11 +170,6 @@ def test_a_planted_fault_of_a_server_is_found(name: str, server: str, tmp_path: 
     assert "expected" in naming[0].problem
 
 
-EXAMPLE = ROOT / "docs" / "examples" / "clients" / "python" / "stand.py"
-FAULTY = Path(__file__).parent / "faulty_client.py"
-SETTINGS = load("server", "quadruped", ServerSettings)
-
-
 def test_the_example_client_keeps_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
     good = main(["conform", "--robot", f"{sys.executable} {EXAMPLE} {{}}"]) == 0
     assert f"{len(RULES)} passed, 0 wrong, 0 not seen" in (said := capsys.readouterr().out), said
@@ -198,7 +179,7 @@ def test_the_example_client_keeps_every_rule(capsys: pytest.CaptureFixture[str])
 @every("name", FAULTY_CLIENTS)
 def test_a_planted_fault_of_a_client_is_found(name: str, tmp_path: Path) -> None:
     _, rule, problem = FAULTY_CLIENTS[name]
-    command = shlex.join([sys.executable, str(FAULTY), name, "{}"])
+    command = shlex.join([sys.executable, str(Path(__file__).parent / "faulty_client.py"), name, "{}"])
     outcomes = list(try_client(command, f"ipc://{tmp_path}/s", CONTROLLER, SETTINGS, only=rule))
     found = [outcome for outcome in outcomes if outcome.state == "wrong"]
     naming = [outcome for outcome in found if rule in outcome.rule]

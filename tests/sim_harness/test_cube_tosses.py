@@ -15,21 +15,18 @@ from sim_harness.engines.newton import Newton
 from sim_harness.engines.sap import Sap
 from sim_harness.scenes.load import check_scene
 from sim_harness.scenes.scene_settings import BodySettings, GroundSettings, Material, SceneSettings, Shape
+from sim_harness.studies import toss_fits
 from sim_harness.studies.measured_tosses import EDGE, FILE, MASS, RATE, VARIABLE, Toss, load_tosses
-from sim_harness.studies.toss_fits import (
-    BOUNDS,
-    ENTRIES,
-    Identified,
-    Parameters,
-    load_parameters,
-    save_parameters,
-    split,
-    whole_errors,
-)
+from sim_harness.studies.toss_fits import BOUNDS, ENTRIES, Identified, Parameters
 from sim_harness.studies.toss_forecasts import Block, Contact, EngineForecaster, Flight, first_motion, identify_flight
 from sim_harness.world.worlds import build_scene
 
 CENTRE, GRAVITY = np.array([0.001, -0.002, 0.006]), 9.6
+DATA = Path(os.environ.get(VARIABLE) or Path(__file__).parents[2].parent / "shared" / "data")
+PUBLISHED = Path(__file__).parents[2] / "docs" / "results" / "cube-tosses-parameters.json"
+measured = pytest.mark.skipif(not (DATA / FILE).is_file(), reason=f"no {FILE} beside the project or in {VARIABLE}")
+RIGID, SOFT = Contact(0.2), Contact(0.2, 3e4, 5e-3)
+STEPPED = [(PolygonLcp(edges=8), RIGID, 1), (Newton(), RIGID, 1), (Newton(), SOFT, 2), (Sap(), SOFT, 2)]
 
 
 def flying(seed, samples=25, height=0.3):
@@ -40,26 +37,15 @@ def flying(seed, samples=25, height=0.3):
     turns = (start * Rotation.from_rotvec(t[:, None] * spin)).as_matrix()
     centre = np.array([0.0, 0.0, height]) + t[:, None] * random.normal(size=3) - 0.5 * t[:, None] ** 2 * [0, 0, GRAVITY]
     position = centre - turns @ CENTRE
-    return Toss(
-        position=position[1:], rotation=turns[1:], velocity=RATE * np.diff(position, axis=0), spin=np.tile(spin, (samples, 1))
-    )
+    velocity = RATE * np.diff(position, axis=0)
+    return Toss(position=position[1:], rotation=turns[1:], velocity=velocity, spin=np.tile(spin, (samples, 1)))
 
 
 def arrays(tosses):
-    """The arrays of a file with these tosses."""
     quaternions = np.concatenate([Rotation.from_matrix(toss.rotation).as_quat(scalar_first=True) for toss in tosses])
-    return {
-        "start": np.cumsum([0, *map(len, tosses)]),
-        "position": np.concatenate([toss.position for toss in tosses]),
-        "quaternion_wxyz": quaternions,
-        "velocity": np.concatenate([toss.velocity for toss in tosses]),
-        "angular_velocity": np.concatenate([toss.spin for toss in tosses]),
-    }
-
-
-DATA = Path(os.environ.get(VARIABLE) or Path(__file__).parents[2].parent / "shared" / "data")
-PUBLISHED = Path(__file__).parents[2] / "docs" / "results" / "cube-tosses-parameters.json"
-measured = pytest.mark.skipif(not (DATA / FILE).is_file(), reason=f"no {FILE} beside the project or in {VARIABLE}")
+    names = {"position": "position", "velocity": "velocity", "angular_velocity": "spin"}
+    found = {name: np.concatenate([getattr(toss, field) for toss in tosses]) for name, field in names.items()}
+    return found | {"start": np.cumsum([0, *map(len, tosses)]), "quaternion_wxyz": quaternions}
 
 
 def test_tosses_are_read_as_they_are_written_and_other_files_refused(tmp_path):
@@ -75,18 +61,11 @@ def test_tosses_are_read_as_they_are_written_and_other_files_refused(tmp_path):
         assert caught.value.path == "--data"
 
 
-def identified():
-    values = {"mu": 0.18, "inertia": 1.1, "restitution": 0.1}
-    return Parameters(
-        flight=Flight(gravity=GRAVITY, centre=tuple(CENTRE.tolist())),
-        tosses=300,
-        rules="9 evaluations",
-        engines={"lcp": Identified(values=values, intervals={"mu": (0.17, 0.19)}, loss=0.3, evaluations=9)},
-    )
-
-
 def test_other_tosses_are_judged_by_a_file_of_parameters(tmp_path, capsys):
-    save_parameters(tmp_path / "p.json", identified())
+    values, flight = {"mu": 0.18, "inertia": 1.1, "restitution": 0.1}, Flight(gravity=GRAVITY, centre=tuple(CENTRE.tolist()))
+    lcp = Identified(values=values, intervals={"mu": (0.17, 0.19)}, loss=0.3, evaluations=9)
+    identified = Parameters(flight=flight, tosses=300, rules="9 evaluations", engines={"lcp": lcp})
+    toss_fits.save_parameters(tmp_path / "p.json", identified)
     np.savez(tmp_path / FILE, **arrays([flying(seed, 20, height=1.0) for seed in range(3)]))
     words = ["compare", "cube-tosses", "--data", str(tmp_path), "--parameters", str(tmp_path / "p.json")]
     assert main([*words, "--out", str(tmp_path / "out")]) == 0
@@ -99,12 +78,10 @@ def test_other_tosses_are_judged_by_a_file_of_parameters(tmp_path, capsys):
 @measured
 @full
 def test_the_published_parameters_reach_the_published_lines():
-    tosses, known = load_tosses(DATA), load_parameters(PUBLISHED)
-    judged = [tosses[i] for i in split(len(tosses))[1]]
-    found = {
-        name: whole_errors(ENTRIES[name].build(known.flight, known.engines[name].values), judged)
-        for name in ("mujoco", "sap", "newton")
-    }
+    tosses, known = load_tosses(DATA), toss_fits.load_parameters(PUBLISHED)
+    judged = [tosses[i] for i in toss_fits.split(len(tosses))[1]]
+    built = {name: ENTRIES[name].build(known.flight, known.engines[name].values) for name in ("mujoco", "sap", "newton")}
+    found = {name: toss_fits.whole_errors(forecast, judged) for name, forecast in built.items()}
     mujoco = found.pop("mujoco")
     assert mujoco.position.mean() <= 0.110
     assert np.degrees(mujoco.rotation.mean()) <= 12.0
@@ -120,15 +97,7 @@ def test_flights_tell_gravity_and_the_centre_of_mass():
     assert found.tosses == 6
 
 
-@pytest.mark.parametrize(
-    ("engine", "contact", "substeps"),
-    [
-        (PolygonLcp(edges=8), Contact(0.2), 1),
-        (Newton(), Contact(0.2), 1),
-        (Newton(), Contact(0.2, 3e4, 5e-3), 2),
-        (Sap(), Contact(0.2, 3e4, 5e-3), 2),
-    ],
-)
+@pytest.mark.parametrize(("engine", "contact", "substeps"), STEPPED)
 def test_a_forecast_is_that_of_the_scene_of_this_block(engine, contact, substeps):
     """The world of scenes shares the engines with the forecast, but no geometry, dynamics or integration."""
     toss, inertia = flying(4, samples=60, height=0.15), 1.1e-3
@@ -148,9 +117,8 @@ def test_a_forecast_is_that_of_the_scene_of_this_block(engine, contact, substeps
         spin=tuple(start.rotation @ start.velocity[3:]),
     )
     ground = GroundSettings(material=Material(mu=contact.mu))
-    settings = SceneSettings(
-        about="", engines=("lcp",), dt=step, duration=1.0, body=(body,), ground=ground, gravity=GRAVITY, margin=0.02
-    )
+    about = {"about": "", "engines": ("lcp",), "dt": step, "duration": 1.0, "margin": 0.02}
+    settings = SceneSettings(body=(body,), ground=ground, gravity=GRAVITY, **about)
     world = build_scene(check_scene(settings), engine)
     forecast = EngineForecaster(block, engine, contact, substeps)(toss, 0, 60)
     lowest = np.inf
@@ -172,9 +140,8 @@ def test_foreign_engines_slide_and_rest_like_ours(name):
     flight = Flight(gravity=9.81, centre=(0.0, 0.0, 0.0))
     values = {key: BOUNDS[key].start for key in ENTRIES[name].parameters} | {"mu": 0.2}
     rest = np.tile([0.0, 0.0, 0.5 * EDGE], (2, 1))
-    toss = Toss(
-        position=rest, rotation=np.tile(np.eye(3), (2, 1, 1)), velocity=np.tile([0.5, 0.0, 0.0], (2, 1)), spin=np.zeros((2, 3))
-    )
+    upright, velocity = np.tile(np.eye(3), (2, 1, 1)), np.tile([0.5, 0.0, 0.0], (2, 1))
+    toss = Toss(position=rest, rotation=upright, velocity=velocity, spin=np.zeros((2, 3)))
     forecast = ENTRIES[name].build(flight, values)(toss, 0, 80)
     np.testing.assert_allclose(forecast.position[-1], rest[0] + [0.5**2 / (2 * 0.2 * 9.81), 0.0, 0.0], atol=2e-3)
     np.testing.assert_allclose(forecast.rotation[-1], np.eye(3), atol=1e-2)

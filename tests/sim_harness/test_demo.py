@@ -6,21 +6,12 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from conftest import quiet
 from fast import every, full
+from stands import quiet
 from test_compare import FELL, FIGURES
 
+from sim_harness import demo
 from sim_harness.commands.main import main
-from sim_harness.demo import (
-    friction_error,
-    friction_picture,
-    in_words,
-    right_and_wrong,
-    run_slide,
-    slide_plan,
-    slide_table,
-    worst_share,
-)
 from sim_harness.measure.verdict import GOOD, Ending, verdict
 
 GOOD_RUN = msgspec.structs.replace(FIGURES, label="coulomb", tracking=0.002, substituted=0.0)
@@ -29,23 +20,24 @@ GOOD_RUN = msgspec.structs.replace(FIGURES, label="coulomb", tracking=0.002, sub
 @every("ending", Ending)
 def test_a_verdict_is_right_or_wrong_as_it_is_good_or_not(ending):
     run = msgspec.structs.replace(GOOD_RUN, verdict=verdict(ending, "so it ended"))
-    text = right_and_wrong(run, [run])
+    text = demo.right_and_wrong(run, [run])
     assert text.startswith("right: so it ended" if ending in GOOD else "wrong: so it ended")
     assert text.count("so it ended") == 1
 
 
 def test_each_figure_is_on_the_side_where_it_belongs():
-    assert right_and_wrong(GOOD_RUN, [GOOD_RUN]) == "right: stood 1.0 s; contact forces foreseen to 1 %; joints within 2 mrad"
+    text = demo.right_and_wrong(GOOD_RUN, [GOOD_RUN])
+    assert text == "right: stood 1.0 s; contact forces foreseen to 1 %; joints within 2 mrad"
     changes = {"force_error_relative": 0.4, "tracking": 0.09, "substituted": 0.25, "torque_rate": 5.0, "label": "convex"}
     bad = msgspec.structs.replace(GOOD_RUN, verdict=FELL, **changes)
-    text = right_and_wrong(bad, [GOOD_RUN, bad])
+    text = demo.right_and_wrong(bad, [GOOD_RUN, bad])
     assert text == (
         "wrong: fell at 0.50 s; contact forces wrong by 40 %; joints 90 mrad off; another law answered 25 % of the ticks; "
         "torques change 5 times as fast as with coulomb"
     )
-    assert "torques" not in right_and_wrong(bad, [bad])  # a run that was cut short is nothing to compare with
+    assert "torques" not in demo.right_and_wrong(bad, [bad])  # a run that was cut short is nothing to compare with
     blind = msgspec.structs.replace(GOOD_RUN, force_error_relative=math.nan, tracking=math.nan)
-    assert right_and_wrong(blind, [blind]) == "right: stood 1.0 s"
+    assert demo.right_and_wrong(blind, [blind]) == "right: stood 1.0 s"
 
 
 @full
@@ -72,26 +64,27 @@ def test_the_exit_code_is_that_of_the_laws_that_must_not_fail(more, code, tmp_pa
 
 @pytest.fixture(scope="module")
 def runs():
-    plan = msgspec.structs.replace(slide_plan(), settings=msgspec.structs.replace(slide_plan().settings, duration=1.5))
-    return plan, run_slide(plan, quiet)
+    plan = demo.slide_plan()
+    plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, duration=1.5))
+    return plan, demo.run_slide(plan, quiet)
 
 
 @full
 def test_only_the_no_slip_law_expects_impossible_friction(runs):
     plan, (no_slip, coulomb, cone) = runs
-    assert worst_share(no_slip.trace, 0.15) > 1.5
-    assert worst_share(coulomb.trace, 0.15) == pytest.approx(1.0, abs=1e-9)
-    assert worst_share(cone.trace, 0.15) == pytest.approx(1.0, abs=1e-9)
-    assert friction_error(no_slip.trace) > 3.0 * friction_error(coulomb.trace)
+    assert demo.worst_share(no_slip.trace, 0.15) > 1.5
+    assert demo.worst_share(coulomb.trace, 0.15) == pytest.approx(1.0, abs=1e-9)
+    assert demo.worst_share(cone.trace, 0.15) == pytest.approx(1.0, abs=1e-9)
+    assert demo.friction_error(no_slip.trace) > 3.0 * demo.friction_error(coulomb.trace)
     assert cone.summary.force_error > 3.0 * coulomb.summary.force_error  # a sliding contact rises in this law
-    heading, *rows = slide_table(plan, [no_slip, coulomb, cone])
+    heading, *rows = demo.slide_table(plan, [no_slip, coulomb, cone])
     assert [row[0] for row in rows] == ["no-slip", "coulomb", "cone"]
     assert all(row[1].startswith("slid") for row in rows)
     words = [row[heading.index("in words")] for row in rows]
     assert words[0].startswith("wrong: expects")
     assert words[1] == "right: friction within its limit; least errors"
     assert "normal forces" in words[2]
-    assert friction_picture(plan, [no_slip]).startswith(b"\x89PNG")
+    assert demo.friction_picture(plan, [no_slip]).startswith(b"\x89PNG")
 
 
 @full
@@ -103,8 +96,8 @@ def test_friction_is_compared_with_the_limit_of_each_loaded_foot(runs):
     simulated = forces.copy()
     simulated[6, 0, 1] += 0.5
     trace = msgspec.structs.replace(run.trace, predicted=forces, simulated=simulated)
-    assert worst_share(trace, 0.3) == pytest.approx(0.5)
-    assert friction_error(trace) == pytest.approx(0.5 / 6)  # 3 ticks of 2 feet after the first 5
+    assert demo.worst_share(trace, 0.3) == pytest.approx(0.5)
+    assert demo.friction_error(trace) == pytest.approx(0.5 / 6)  # 3 ticks of 2 feet after the first 5
     known = msgspec.structs.replace(run, trace=trace)
-    assert in_words(known, [known], 0.1).startswith("wrong: expects 1.5 times")
-    assert not math.isnan(friction_error(run.trace))
+    assert demo.in_words(known, [known], 0.1).startswith("wrong: expects 1.5 times")
+    assert not math.isnan(demo.friction_error(run.trace))

@@ -16,9 +16,8 @@ from controllers.build import build_controller
 from controllers.config.loading import load
 from controllers.estimation.estimator import Estimator, Measurement
 from controllers.estimation.memory import EstimatorSettings
-from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
-from idyn.errors import ConfigError, InputError
+from idyn import ConfigError, InputError, load_robot
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.robot.hardware import check_imperfections
 from sim_harness.robot.imperfections import ImperfectionSettings, ImuSettings, Sensing, Spread
@@ -29,13 +28,17 @@ from transport.log.replay import replay
 
 IMU = (-0.026, 0.0, 0.042)
 GRAVITY = np.array([0.0, 0.0, -9.81])
+SENSOR_NOISE = Spread(joint_position=1e-3, joint_speed=0.05, base_orientation=2e-3, base_rate=0.01)
+BIAS = Spread(joint_position=3e-3, base_rate=0.01)
+OVER, ASIDE = (1.0, 0.0, 0.0, 0.0), (0.5**0.5, 0.0, 0.0, 0.5**0.5)
+LEVEL = (0.0, 0.0, 0.0, 1.0)
+FIELDS = ("angles", "speeds", "torques", "attitude", "gyro", "accelerometer")
 
 
 class Errors(NamedTuple):
-    """Errors of the sensors: standard deviations of white noise and of constant offsets, the latter after the underscore.
-
-    As of a small MEMS IMU (gyro 10 mrad/s, accelerometer 0.2 m/s² with an offset of 0.05), encoders of 1 mrad with offsets of
-    3 mrad, and speeds by differences."""
+    """Errors of the sensors: standard deviations of white noise and of constant offsets, the latter after the underscore. As of
+    a small MEMS IMU (gyro 10 mrad/s, accelerometer 0.2 m/s² with an offset of 0.05), encoders of 1 mrad with offsets of 3 mrad,
+    and speeds by differences."""
 
     gyro: float = 0.01
     gyro_offset: float = 0.01
@@ -101,20 +104,15 @@ def estimator(robot, **changes):
     return Estimator(EstimatorSettings(imu=IMU, **changes), robot)
 
 
-def errors_of(estimates, truth):
-    """Errors of the base: velocity in the world [m/s], position [m], attitude [rad], each (n, 3)."""
-    q = np.array([each.state.q for each in estimates])
-    v = np.array([each.state.v for each in estimates])
-    R, true = Rotation.from_quat(q[:, 3:7]), Rotation.from_quat(truth.q[:, 3:7])
-    return R.apply(v[:, :3]) - true.apply(truth.v[:, :3]), q[:, :3] - truth.q[:, :3], (R * true.inv()).as_rotvec()
-
-
 @pytest.mark.parametrize(("errors", "seconds"), [(EXACT, 2.0), pytest.param(NOISY, 6.0, marks=full)], ids=["exact", "noisy"])
 def test_a_trotting_robot_knows_its_motion(errors, seconds):
     robot, trace = trotted(seconds)
     measured, truth = readings(trace, 2, errors)
     estimates = [estimator_.update(each) for estimator_ in [estimator(robot)] for each in measured]
-    velocity, position, attitude = (each[len(measured) // 4 :] for each in errors_of(estimates, truth))
+    q, v = (np.array([getattr(each.state, name) for each in estimates]) for name in ("q", "v"))
+    R, true = Rotation.from_quat(q[:, 3:7]), Rotation.from_quat(truth.q[:, 3:7])
+    errors = R.apply(v[:, :3]) - true.apply(truth.v[:, :3]), q[:, :3] - truth.q[:, :3], (R * true.inv()).as_rotvec()
+    velocity, position, attitude = (each[len(measured) // 4 :] for each in errors)  # in the world, (n, 3) each
     assert np.sqrt((velocity**2).mean(axis=0)).max() < 0.02
     assert np.abs(attitude[:, :2]).max() < 0.01
     assert abs(position[:, 2].mean()) < 0.003
@@ -127,8 +125,7 @@ def test_a_trotting_robot_knows_its_motion(errors, seconds):
 
 @full
 def test_the_errors_are_as_large_as_the_covariance_says():
-    """Squared errors of the velocity over their variances, mean over seeds and time: about 1; a filter that believes its leg
-    measurements ten times too much gets more than 9."""
+    """Squared errors over variances, mean: about 1; a filter that trusts its legs ten times too much gets more than 9."""
     robot, trace = trotted(3.0)
     means = {}
     for name, changes in (("told", {}), ("too sure", {"leg": 2e-4, "creep": 2e-3, "ground": 3e-4})):
@@ -148,16 +145,10 @@ def test_the_errors_are_as_large_as_the_covariance_says():
 
 def at_rest(robot, stance, k, **changes):
     """A measurement of a robot that lies still, held by something else."""
-    fields = {
-        "t": 0.002 * k,
-        "angles": robot.joint_angles(stance),
-        "speeds": np.zeros(robot.na),
-        "torques": robot.terms(stance, np.zeros(robot.nv)).h[robot.tree.a].copy(),
-        "attitude": np.array([0.0, 0.0, 0.0, 1.0]),
-        "gyro": np.zeros(3),
-        "accelerometer": np.array([0.0, 0.0, 9.81]),
-    }
-    return Measurement(**fields | changes)
+    torques = robot.terms(stance, np.zeros(robot.nv)).h[robot.tree.a].copy()
+    motors = {"angles": robot.joint_angles(stance), "speeds": np.zeros(robot.na), "torques": torques}
+    imu = {"attitude": np.array(LEVEL), "gyro": np.zeros(3), "accelerometer": np.array([0.0, 0.0, 9.81])}
+    return Measurement(**{"t": 0.002 * k} | motors | imu | changes)
 
 
 def test_readings_of_a_turned_imu_give_the_same_estimate():
@@ -221,10 +212,7 @@ def test_a_foot_that_slides_is_named_and_not_believed():
 
 
 @examples(max_examples=30, deadline=None)
-@given(
-    st.sampled_from(["angles", "speeds", "torques", "attitude", "gyro", "accelerometer"]),
-    st.sampled_from([np.nan, np.inf, "short", "list"]),
-)
+@given(st.sampled_from(FIELDS), st.sampled_from([np.nan, np.inf, "short", "list"]))
 def test_wrong_measurements_are_named_and_change_nothing(field, wrong):
     robot, stance = load_robot("go2")
     filter_, other = estimator(robot), estimator(robot)
@@ -261,23 +249,15 @@ def test_robots_and_settings_that_do_not_apply_are_refused():
         check_imperfections(ImperfectionSettings(sensing=sensing), load_robot(settings.robot)[0], 1e-3)
 
 
-SENSOR_NOISE = Spread(joint_position=1e-3, joint_speed=0.05, base_orientation=2e-3, base_rate=0.01)
-BIAS = Spread(joint_position=3e-3, base_rate=0.01)
-
-
-def walk_plan(seconds, sensing):
-    replace = msgspec.structs.replace
-    settings = load("experiments", "trot-go2", ExperimentSettings)
-    robot = replace(settings.robot, sensing=sensing)
-    plan = build_plan(replace(settings, duration=seconds, engine=MujocoSettings(), contacts="geometry", robot=robot))
-    return replace(plan, controller=replace(plan.controller, estimator=EstimatorSettings(imu=IMU)))
-
-
 @full
 def test_it_walks_and_its_log_replays(tmp_path):
     sensing = Sensing(noise=SENSOR_NOISE, bias=BIAS, imu=ImuSettings(position=IMU, noise=0.2, bias=0.05))
-    log = tmp_path / "walk.mcap"
-    run = run_in_process(walk_plan(6.0, sensing), "coulomb", lambda label, ticks: None, seed=1, log=log)
+    log, settings = tmp_path / "walk.mcap", load("experiments", "trot-go2", ExperimentSettings)
+    replace = msgspec.structs.replace
+    robot = replace(settings.robot, sensing=sensing)
+    plan = build_plan(replace(settings, duration=6.0, engine=MujocoSettings(), contacts="geometry", robot=robot))
+    plan = replace(plan, controller=replace(plan.controller, estimator=EstimatorSettings(imu=IMU)))
+    run = run_in_process(plan, "coulomb", lambda label, ticks: None, seed=1, log=log)
     true = run.trace.q
     assert true[-1, 0] > 1.8
     assert abs(true[-1, 1]) < 0.05
@@ -294,20 +274,12 @@ def test_it_walks_and_its_log_replays(tmp_path):
     assert report.ticks == len(true)
 
 
-OVER, ASIDE = (1.0, 0.0, 0.0, 0.0), (0.5**0.5, 0.0, 0.0, 0.5**0.5)
-LEVEL = (0.0, 0.0, 0.0, 1.0)
-
-
 @every(("mounted", "told"), [(OVER, OVER), (ASIDE, ASIDE), (OVER, LEVEL), (ASIDE, LEVEL)])
 def test_a_robot_stands_on_an_imu_that_is_mounted_as_its_setting_says(mounted, told):
     """Upside down and on its side; the same robot without the setting does not get a torque."""
-    settings = msgspec.structs.replace(
-        load("experiments", "stand", ExperimentSettings),
-        server="quadruped",
-        duration=0.3,
-        controller={"estimator": {"imu": IMU, "imu_quat": told}},
-        robot=ImperfectionSettings(sensing=Sensing(imu=ImuSettings(position=IMU, quat=mounted))),
-    )
+    robot = ImperfectionSettings(sensing=Sensing(imu=ImuSettings(position=IMU, quat=mounted)))
+    settings = msgspec.structs.replace(load("experiments", "stand", ExperimentSettings), server="quadruped", duration=0.3)
+    settings = msgspec.structs.replace(settings, controller={"estimator": {"imu": IMU, "imu_quat": told}}, robot=robot)
     run = run_in_process(build_plan(settings), "coulomb", lambda label, ticks: None)
     assert run.summary.verdict.good == (mounted == told)
     if mounted == told:

@@ -21,13 +21,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from fast import every, full
+from cli import fails
+from fast import every, every_row, full
 from mcap.reader import make_reader
 from mcap_protobuf.decoder import DecoderFactory
 from rerun.chunk import RrdReader
 
 from controllers.build import build_controller
-from idyn.errors import ConfigError
+from idyn import ConfigError, StateMessage, hello_for
 from idyn.types import Array
 from sim_harness.commands.main import main
 from sim_harness.export.quantities import QUANTITIES, STATUSES, quantities_of
@@ -44,8 +45,6 @@ from transport.log.reader import LogReader
 from transport.log.recorder import LogError, Recorder
 from transport.log.replay import replay
 from transport.protocol.messages.base import Code, ErrorMessage
-from transport.protocol.messages.state import StateMessage
-from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.startup.loopback import Loopback
 
@@ -53,6 +52,8 @@ TICKS = 60
 BLOCK = 7  # ticks that an export holds at a time
 
 FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
+KEYS = ("session", "seq", "t_robot")
+NEEDS = {"processes": "multiprocessing", "dask": "distributed", "ray": "ray"}
 
 
 class Logged(NamedTuple):
@@ -133,9 +134,8 @@ def test_transforms_lead_from_the_world_to_each_link(logged: Logged, foxglove: d
         placed = {"world": pin.SE3.Identity()}
         for each in message.transforms:
             t, r = each.translation, each.rotation
-            placed[each.child_frame_id] = placed[each.parent_frame_id] * pin.XYZQUATToSE3(
-                np.array([t.x, t.y, t.z, r.x, r.y, r.z, r.w])
-            )
+            place = pin.XYZQUATToSE3(np.array([t.x, t.y, t.z, r.x, r.y, r.z, r.w]))
+            placed[each.child_frame_id] = placed[each.parent_frame_id] * place
         links = [frame.name for frame in model.frames if frame.type == pin.FrameType.BODY and frame.name != "universe"]
         assert sorted(placed) == sorted(["world", *links])
         for link in links:
@@ -149,8 +149,7 @@ def test_contact_forces_are_arrows_at_the_feet(logged: Logged, foxglove: dict[st
     scales = []
     for _, _, message, stamp in foxglove["/contact_forces"]:
         predicted, sensed = message.entities
-        assert (predicted.id, sensed.id) == ("predicted forces", "sensed forces")
-        assert predicted.frame_id == "world"
+        assert (predicted.id, sensed.id, predicted.frame_id) == ("predicted forces", "sensed forces", "world")
         forces = [np.array([f["ft1"], f["ft2"], f["fn"]]) for f in logged.replies[time_row[stamp]]["contact_force"]]
         assert len(predicted.arrows) == len(forces) == 4
         for arrow, force in zip(predicted.arrows, forces, strict=True):
@@ -173,9 +172,8 @@ def test_all_numbers_are_flat_fields_with_names(logged: Logged, foxglove: dict[s
         described = json.loads(schema.data)
         jsonschema.Draft202012Validator(described).validate(first)
         assert first.keys() <= described["properties"].keys()
-        assert all(
-            isinstance(value, int | float) and abs(value) < 2**53 for _, _, m, _ in foxglove[topic] for value in m.values()
-        )
+        values = [value for _, _, m, _ in foxglove[topic] for value in m.values()]
+        assert all(isinstance(value, int | float) and abs(value) < 2**53 for value in values)
     tau = logged.vectors("tau_fb")
     for (_, _, message, _), expected in zip(foxglove["/torque_fb"], tau, strict=True):
         assert message == dict(zip(logged.joints, expected.tolist(), strict=True))
@@ -191,11 +189,8 @@ def test_changes_of_the_status_are_log_messages(logged: Logged, foxglove: dict[s
     statuses = [reply["status"] for reply in logged.replies]
     assert texts[0][1].startswith(statuses[0])
     assert texts[-1][1].startswith("end of the run: ")
-    changes = [
-        (a["status"], a["message"]) != (b["status"], b["message"])
-        for a, b in zip(logged.replies, logged.replies[1:], strict=False)
-    ]
-    assert len(texts) == 2 + sum(changes)
+    said = [(reply["status"], reply["message"]) for reply in logged.replies]
+    assert len(texts) == 2 + sum(a != b for a, b in pairwise(said))
 
 
 def test_refused_states_are_errors_and_have_no_torque(logged: Logged) -> None:
@@ -290,17 +285,11 @@ def moving(chunks: list[Any]) -> Any:
     return pa.Table.from_batches([chunk.to_record_batch() for chunk in chunks if not chunk.is_static])
 
 
-@every(
-    ("option", "module", "suffix"),
-    [("foxglove", "foxglove", ".mcap"), ("rerun", "rerun", ".rrd"), ("parquet", "pyarrow", ".parquet")],
-)
-def test_a_missing_package_is_named_with_the_command_that_installs_it(
-    option, module, suffix, logged, tmp_path, monkeypatch, capsys
-):
+@every_row(("foxglove", "foxglove", ".mcap"), ("rerun", "rerun", ".rrd"), ("parquet", "pyarrow", ".parquet"))
+def test_a_missing_package_is_named_with_what_installs_it(option, module, suffix, logged, tmp_path, monkeypatch, capsys):
     """Nothing is left in the folder."""
     monkeypatch.setitem(sys.modules, module, None)
-    assert main(["export", str(logged.path), f"--{option}", "--out", str(tmp_path / f"run{suffix}")]) == 2
-    said = capsys.readouterr().err
+    said = fails(capsys, "export", str(logged.path), f"--{option}", "--out", str(tmp_path / f"run{suffix}"))
     assert said.startswith("idyn: export: ")
     assert "pip install" in said
     assert said.endswith(f"[{option}]'\n")
@@ -311,8 +300,7 @@ def test_wrong_names_of_files_are_refused(logged: Logged, tmp_path: Path, capsys
     assert main(["export", str(logged.path), "--rerun", "--out", str(tmp_path / "x.mcap")]) == 2
     assert "expected a file that ends with .rrd" in capsys.readouterr().err
     (tmp_path / "there.parquet").touch()
-    assert main(["export", str(logged.path), "--parquet", "--out", str(tmp_path / "there.parquet")]) == 2
-    assert "file exists" in capsys.readouterr().err
+    assert "file exists" in fails(capsys, "export", str(logged.path), "--parquet", "--out", str(tmp_path / "there.parquet"))
 
 
 @full
@@ -329,9 +317,6 @@ def test_arms_and_humanoids_are_exported(experiment: str, tmp_path: Path) -> Non
         assert main(["export", str(log), option]) == 0
 
 
-KEYS = ("session", "seq", "t_robot")
-
-
 def recorded(name: str, path: Path, ticks: int = TICKS, **changes) -> Path:
     plan = with_controller(load_plan(name, ticks * 1e-3), changes)
     run_in_process(plan, "coulomb", lambda *_: None, log=path)
@@ -340,7 +325,6 @@ def recorded(name: str, path: Path, ticks: int = TICKS, **changes) -> Path:
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """Of a robot that is pushed."""
     return recorded("push", tmp_path_factory.mktemp("logs") / "push.mcap")
 
 
@@ -462,11 +446,7 @@ def test_bad_settings_and_folders_are_named(log, tmp_path):
 
 @every("words", [["--jobs", "2"], ["--executor", "dask"], ["--law", "sap", "--law", "cone"]])
 def test_a_single_replay_says_what_needs_a_folder(log, words, capsys):
-    assert main(["replay", str(log), *words]) == 2
-    assert "--out" in capsys.readouterr().err
-
-
-NEEDS = {"processes": "multiprocessing", "dask": "distributed", "ray": "ray"}
+    assert "--out" in fails(capsys, "replay", str(log), *words)
 
 
 @pytest.mark.long

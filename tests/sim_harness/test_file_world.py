@@ -4,10 +4,10 @@ import mujoco
 import numpy as np
 import pytest
 import urdf
-from fast import every
+from disk import written
+from fast import every, every_row
 
-from controllers.robot.load import load_robot
-from idyn import ContactPoint, Flat, Robot
+from idyn import ContactPoint, Flat, Robot, load_robot
 from sim_harness.mujoco.file_world import beliefs, file_world
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.run.plan import load_plan, note_of_world, own_world
@@ -39,13 +39,15 @@ TABLE = """
 </mujoco>
 """
 FLOOR = '<geom type="plane" size="5 5 1" friction="0.9"/>'
+CORNERS = [(x, y, -0.17) for x in (-0.25, 0.25) for y in (-0.15, 0.15)]
+FEET = "".join(urdf.touching('sphere radius="0.03"', corner) for corner in CORNERS)
+BALL = urdf.link("ball", 1.0, 1.0) + urdf.joint("flies", "arm", "ball", kind="floating")
 
 
 @pytest.fixture
 def world_of(tmp_path):
     def build(floor=FLOOR, anchor=0.0, **settings):
-        path = tmp_path / "table.xml"
-        path.write_text(TABLE.format(floor=floor, anchor=anchor), encoding="utf-8")
+        path = written(tmp_path / "table.xml", TABLE.format(floor=floor, anchor=anchor))
         robot = Robot.from_mjcf(path, **settings)
         q = robot.neutral()
         q[2] = 0.2
@@ -122,17 +124,10 @@ def test_a_world_made_from_the_model_has_no_springs_of_the_file(world_of):
     assert path.exists()
 
 
-CORNERS = [(x, y, -0.17) for x in (-0.25, 0.25) for y in (-0.15, 0.15)]
-FEET = "".join(urdf.touching('sphere radius="0.03"', corner) for corner in CORNERS)
-BALL = urdf.link("ball", 1.0, 1.0) + urdf.joint("flies", "arm", "ball", kind="floating")
-
-
 def stool(*more, feet=FEET, iyy=0.025):
     rod, resisting = urdf.touching('box size="0.04 0.04 0.3"', 0.15), '<dynamics damping="0.4" friction="0.1"/>'
-    seat, arm = (
-        urdf.link("seat", 3.0, (0.02, iyy, 0.03), (0.01, 0, 0), feet),
-        urdf.link("arm", 0.5, (0.01, 0.01, 0.001), 0.2, rod),
-    )
+    seat = urdf.link("seat", 3.0, (0.02, iyy, 0.03), (0.01, 0, 0), feet)
+    arm = urdf.link("arm", 0.5, (0.01, 0.01, 0.001), 0.2, rod)
     swing = urdf.joint("swing", "seat", "arm", resisting, axis="0 1 0", at=0.05, limits=(-1, 0.4, 9, 10))
     return urdf.robot("stool", seat, arm, swing, *more)
 
@@ -140,8 +135,7 @@ def stool(*more, feet=FEET, iyy=0.025):
 @pytest.fixture
 def stool_of(tmp_path):
     def build(text, mu=0.7, **settings):
-        path = tmp_path / "stool.urdf"
-        path.write_text(text, encoding="utf-8")
+        path = written(tmp_path / "stool.urdf", text)
         places = [ContactPoint(frame="seat", offset=corner, radius=0.03, mu=mu) for corner in CORNERS]
         robot = Robot.from_urdf(path, contact=places, **settings)
         q = robot.neutral()
@@ -221,22 +215,19 @@ def test_a_fixed_base_without_contact_places_has_no_floor(stool_of):
     assert world.data.ncon == 0
 
 
-@every(
-    ("text", "note"),
-    [
-        (stool(), "which the controller does not know: damping up to 0.4, friction up to 0.1"),
-        (stool(iyy=0.09), "inertias that no body has are changed to spheres' ('seat'"),
-        (
-            stool(BALL),
-            "made from the controller's model, because MuJoCo refuses the file: stool.urdf: Error: free joint can only be used",
-        ),
-        (
-            stool(urdf.link("ball", 1.0, 1.0), urdf.joint("flies", "arm", "ball", axis="0 0 1", kind="planar")),
-            "refuses the file: stool.urdf: a joint of several degrees of freedom, imported as flies_TX, flies_TY, flies_RZ",
-        ),
-    ],
+@every_row(
+    (stool(), "which the controller does not know: damping up to 0.4, friction up to 0.1"),
+    (stool(iyy=0.09), "inertias that no body has are changed to spheres' ('seat'"),
+    (
+        stool(BALL),
+        "made from the controller's model, because MuJoCo refuses the file: stool.urdf: Error: free joint can only be used",
+    ),
+    (
+        stool(urdf.link("ball", 1.0, 1.0), urdf.joint("flies", "arm", "ball", axis="0 0 1", kind="planar")),
+        "refuses the file: stool.urdf: a joint of several degrees of freedom, imported as flies_TX, flies_TY, flies_RZ",
+    ),
 )
-def test_what_mujoco_changes_or_refuses_in_a_urdf_is_said(stool_of, tmp_path, text, note):
+def test_what_mujoco_changes_or_refuses_in_a_urdf_is_said(text, note, stool_of, tmp_path):
     _, _, path = stool_of(text)
     config = tmp_path / "own.toml"
     places = ", ".join(f'{{frame = "seat", offset = {list(corner)}, radius = 0.03}}' for corner in CORNERS)
@@ -254,8 +245,7 @@ def test_a_capsule_touches_along_its_side_and_with_its_ends(stool_of):
     robot, q, path = stool_of(stool(feet=both))
     world, said = file_world(RobotBodies(robot, Flat(), q), path, 0.0)
     kinds = [int(kind) for kind in world.model.geom_type]
-    assert kinds.count(mujoco.mjtGeom.mjGEOM_CYLINDER) == 2
-    assert kinds.count(mujoco.mjtGeom.mjGEOM_SPHERE) == 4
+    assert (kinds.count(mujoco.mjtGeom.mjGEOM_CYLINDER), kinds.count(mujoco.mjtGeom.mjGEOM_SPHERE)) == (2, 4)
     assert said == []
     for _ in range(1000):
         world.step(np.zeros(1), 0.001)

@@ -17,7 +17,7 @@ from mujoco_robot import DT, ClientRobot, DrivenRobot, circle, follow, ramp, ser
 from ros import OWN_DOMAIN, SENSOR, Ros, joint_command, matched, twist
 from wire import running
 
-from controllers.build import load_controller
+from idyn import hello_for, load_controller
 from idyn.tasks import ComTask, ForceTask, FrameTask, PostureTask, predict_tasks
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.robot.lying import PerturbationSettings
@@ -29,7 +29,6 @@ from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.command import CommandAck, CommandMessage, PlanHello
 from transport.protocol.messages.state import ExternalForce, Stance
 from transport.protocol.task_input import write_tasks
-from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
@@ -40,14 +39,23 @@ HANDS = {"g1": "left_wrist_yaw_link", "talos": "arm_left_7_link"}
 EVERY, VALID = 10, 0.1  # period of the commands [ticks], and their validity [s]
 
 SPEED = 0.3
+OVER = [pytest.param(name, seed, 2.1, 10.0, 1.9, 5e-3, marks=pytest.mark.long) for name in HANDS for seed in range(5)]
+"""Two metres."""
+VALID_TASKS = 0.05  # validity of a command [s]
+PRESS = 20.0
+BEHIND = {  # tasks that are out of reach, or hard on the balance
+    "stays behind": lambda t: FrameTask(frame=HANDS["g1"], position=[0.3, 0.3, 0.9], stiffness=400.0),
+    "stays behind, heavy": lambda t: FrameTask(frame=HANDS["g1"], position=[0.3, 0.3, 0.9], stiffness=1000.0, weight=1e6),
+    "far away": lambda t: FrameTask(frame=HANDS["g1"], position=[10.0, -10.0, 10.0], rotation=np.eye(3)),
+    "the torso turns": lambda t: FrameTask(frame="torso_link", rotation=np.diag([-1.0, -1.0, 1.0]), stiffness=400.0),
+    "the arm jumps": lambda t: PostureTask(joints=["left_shoulder_pitch_joint"], angles=[-2.5 * (int(t) % 2)], stiffness=1e3),
+    "the waist shakes": lambda t: PostureTask(joints=["waist_yaw_joint"], angles=[0.5 * np.sin(6.0 * t)]),
+}
 
 
 class Walk:
-    """A humanoid in MuJoCo, its walking controller behind a service, and a planner, on the robot's clock.
-
-    start: place of the hand [m] (3); stand: height of the base [m]; hand: places of the hand after each tick [m] (n, 3)
-    modes: of all replies
-    """
+    """A humanoid in MuJoCo, its walking controller behind a service, and a planner, on the robot's clock. start: place of the
+    hand [m] (3); stand: height of the base [m]; hand: places of the hand after each tick [m] (n, 3); modes: of all replies"""
 
     def __init__(self, name, seed=0):
         """seed: of the displacement of the start"""
@@ -102,10 +110,7 @@ class Walk:
 
 
 class Motion:
-    """A hand that moves forwards with the robot, and 5 cm to and fro in a random direction.
-
-    metres: commanded way of the robot
-    """
+    """A hand that moves on with the robot, and 5 cm to and fro in a random direction. metres: commanded way of the robot"""
 
     def __init__(self, seed, metres):
         rng = np.random.default_rng(seed)
@@ -138,10 +143,6 @@ def followed(name, seed, metres, seconds):
     return walk, float(np.sqrt((late**2).sum(axis=1).mean()))
 
 
-OVER = [pytest.param(name, seed, 2.1, 10.0, 1.9, 5e-3, marks=pytest.mark.long) for name in HANDS for seed in range(5)]
-"""Two metres."""
-
-
 @pytest.mark.parametrize(
     ("name", "seed", "metres", "seconds", "least", "most"),
     [("g1", 0, 2.0, 2.4, 0.2, 1e-3), pytest.param("talos", 0, 2.0, 2.4, 0.2, 3e-3, marks=full), *OVER],
@@ -169,9 +170,8 @@ def test_contradicting_tasks_are_refused_by_name_and_the_robot_walks_on():
         answer = walk.command(0.0, [elbow, task])
         assert isinstance(answer, ErrorMessage), answer
         assert answer.field == field
-    both = walk.command(
-        0.0, [FrameTask(frame="pelvis", position=[0.0] * 3), ForceTask(contacts=foot, normal=0.0)], modes={foot: "open"}
-    )
+    tasks = [FrameTask(frame="pelvis", position=[0.0] * 3), ForceTask(contacts=foot, normal=0.0)]
+    both = walk.command(0.0, tasks, modes={foot: "open"})
     assert isinstance(both, ErrorMessage)
     assert both.field == "modes"
     assert "tasks[0].frame: " in both.message
@@ -183,18 +183,6 @@ def test_contradicting_tasks_are_refused_by_name_and_the_robot_walks_on():
     assert walk.angle("left_elbow_joint") == pytest.approx(0.3, abs=0.02)
     stance = walk.robot.joint_angles(load_controller("g1-walk").stance)[walk.robot.joint_names.index("right_elbow_joint")]
     assert walk.angle("right_elbow_joint") == pytest.approx(stance, abs=0.02)
-
-
-BEHIND = {  # tasks that are out of reach, or hard on the balance
-    "stays behind": lambda t: FrameTask(frame=HANDS["g1"], position=[0.3, 0.3, 0.9], stiffness=400.0),
-    "stays behind, heavy": lambda t: FrameTask(frame=HANDS["g1"], position=[0.3, 0.3, 0.9], stiffness=1000.0, weight=1e6),
-    "far away": lambda t: FrameTask(frame=HANDS["g1"], position=[10.0, -10.0, 10.0], rotation=np.eye(3)),
-    "the torso turns": lambda t: FrameTask(frame="torso_link", rotation=np.diag([-1.0, -1.0, 1.0]), stiffness=400.0),
-    "the arm jumps": lambda t: PostureTask(
-        joints=["left_shoulder_pitch_joint"], angles=[-2.5 * (int(t) % 2)], stiffness=1000.0
-    ),
-    "the waist shakes": lambda t: PostureTask(joints=["waist_yaw_joint"], angles=[0.5 * np.sin(6.0 * t)]),
-}
 
 
 @full
@@ -229,9 +217,6 @@ def test_trunk_and_foot_follow_circles(monkeypatch, run, law, ground, rms, rate)
     assert (found.fell, found.failed) == (np.inf, 0)
     assert found.tracking <= rms
     assert found.rate <= rate
-
-
-VALID_TASKS = 0.05  # validity of a command [s]
 
 
 def trunk(path, start, origin):
@@ -339,9 +324,6 @@ def test_messages_and_tasks_are_counted():
     assert f"task far: met in {met} of {len(tasks)} ticks, at most {worst:.3g} m/s², rad/s² or N off" in listener.report()
 
 
-PRESS = 20.0
-
-
 @pytest.fixture(scope="module")
 def example():
     return runpy.run_path(str(ROOT / "docs" / "examples" / "arm" / "press_and_slide.py"))
@@ -398,10 +380,8 @@ def test_a_robot_walks_faster_turns_and_stands_as_cmd_vel_says(tmp_path, record_
     ros = Ros(own=True)
     with bridged("go2-trot", tmp_path) as robot:
         states = ros.reader("joint_states", "sensor_msgs/msg/JointState")
-        contacts = {
-            foot: ros.reader(f"contacts/{foot}", "geometry_msgs/msg/WrenchStamped", SENSOR)
-            for foot in robot.robot.contact_names
-        }
+        wrench, feet = "geometry_msgs/msg/WrenchStamped", robot.robot.contact_names
+        contacts = {foot: ros.reader(f"contacts/{foot}", wrench, SENSOR) for foot in feet}
         steer = matched(ros.writer("cmd_vel", "geometry_msgs/msg/Twist"))
         for velocity in ((0.1, 0.0), (0.35, 0.0), (0.1, 0.5)):
             with repeated(steer, twist(velocity[0], 0.0, velocity[1])):

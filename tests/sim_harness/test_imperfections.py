@@ -3,25 +3,15 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import every, first_is_fast, full
+from fast import every, every_row, first_is_fast, full
 from scipy.spatial.transform import Rotation
+from stands import Stand, robot_world
 
 from controllers.config.loading import find, load, parse
-from controllers.robot.load import load_robot
-from idyn.errors import ConfigError
-from idyn.types import State
+from idyn import ConfigError, State, load_robot
+from sim_harness.robot import imperfections
 from sim_harness.robot.hardware import Actuators, FootSensors, Purpose, Sensors, stream
-from sim_harness.robot.imperfections import (
-    BodySettings,
-    DriveSettings,
-    ImperfectionSettings,
-    LinkSettings,
-    Loss,
-    Offset,
-    Sensing,
-    Spread,
-    world_robot,
-)
+from sim_harness.robot.imperfections import BodySettings, DriveSettings, ImperfectionSettings, Sensing, Spread, world_robot
 from sim_harness.robot.robot_side import Link, Losses
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import ExperimentSettings, build_plan, load_plan
@@ -32,14 +22,8 @@ from transport.protocol.messages.state import StateMessage, TorqueMessage
 
 DT = 1e-3
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
-WIDTHS = {
-    "joint_position": 1e-3,
-    "joint_speed": 0.05,
-    "base_position": 2e-3,
-    "base_orientation": 5e-3,
-    "base_velocity": 0.02,
-    "base_rate": 0.01,
-}
+WIDTHS = {"joint_position": 1e-3, "joint_speed": 0.05}
+WIDTHS |= {"base_position": 2e-3, "base_orientation": 5e-3, "base_velocity": 0.02, "base_rate": 0.01}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +33,6 @@ def robot():
 
 @pytest.fixture(scope="module")
 def state(robot):
-    """Tilted and moving."""
     rng = np.random.default_rng(8)
     return State(q=robot.integrate(robot.neutral(), 0.5 * rng.normal(size=robot.nv)), v=rng.normal(size=robot.nv))
 
@@ -104,7 +87,7 @@ def test_a_bias_stays_for_a_run_and_differs_from_run_to_run(robot, state, quanti
 def test_an_offset_is_measured_minus_true(robot, state):
     base = {"base_position": (0.0, 0.0, 0.005), "base_orientation": (0.0, 0.003, 0.0)}
     base |= {"base_velocity": (0.1, 0.0, 0.0), "base_rate": (0.0, 0.0, -0.2)}
-    offset = Offset(joint_position={"LF_Y_2": 0.02}, **base)
+    offset = imperfections.Offset(joint_position={"LF_Y_2": 0.02}, **base)
     found = errors(robot, state, Sensors(Sensing(offset=offset), robot, None).measure(state))
     expected = np.zeros(12)
     expected[robot.joint_names.index("LF_Y_2")] = 0.02
@@ -145,8 +128,6 @@ def test_bandwidth_is_a_first_order_lag(robot):
 
 
 class Echo:
-    """Answers every state with the state's own time."""
-
     def __init__(self):
         self.error, self.states = None, []
 
@@ -171,31 +152,31 @@ def arrivals(settings, ticks, seed=None, skip=()):
 def test_delays_are_exact(states, torques):
     """The first state arrives at once; then each torque is `states + torques` ticks old."""
     late = states + torques
-    got, served = arrivals(LinkSettings(state_delay=states, torque_delay=torques), 50)
+    got, served = arrivals(imperfections.LinkSettings(state_delay=states, torque_delay=torques), 50)
     assert got == [0] + [None] * late + list(range(1, 50 - late))
     assert served == list(range(50 - states))
 
 
 def test_after_a_pause_the_newest_state_arrives():
     """Ticks 10 to 12 are lost to a pause of the loop: of the states due then the server gets the newest."""
-    got, served = arrivals(LinkSettings(state_delay=2), 20, skip=(10, 11, 12))
+    got, served = arrivals(imperfections.LinkSettings(state_delay=2), 20, skip=(10, 11, 12))
     assert got[10] == 9  # tick 13: states 8 and 9 are due
     assert 8 not in served
     assert served == sorted(served)
 
 
 def test_single_losses_come_from_the_seed_and_regular_bursts_once_per_period():
-    loss = Loss(probability=0.1)
-    got, served = arrivals(LinkSettings(lost_torques=loss), 2000, seed=7)
+    loss = imperfections.Loss(probability=0.1)
+    got, served = arrivals(imperfections.LinkSettings(lost_torques=loss), 2000, seed=7)
     lost = stream(7, Purpose.LOST_TORQUES).random((2000, 2))[:, 0] < 0.1
     assert [tick is None for tick in got] == lost.tolist()
     assert served == list(range(2000))
-    got, served = arrivals(LinkSettings(lost_states=loss), 2000, seed=7)
+    got, served = arrivals(imperfections.LinkSettings(lost_states=loss), 2000, seed=7)
     lost = stream(7, Purpose.LOST_STATES).random((2000, 2))[:, 0] < 0.1
     assert served == np.flatnonzero(~lost).tolist()
     assert [tick is None for tick in got] == lost.tolist()
     assert 0.07 < lost.mean() < 0.13
-    losses = Losses(Loss(every=0.1, length=0.02), DT, np.random.default_rng(5))
+    losses = Losses(imperfections.Loss(every=0.1, length=0.02), DT, np.random.default_rng(5))
     lost = np.array([losses.next() for _ in range(10_000)]).reshape(100, 100)
     starts = np.argmax(lost, axis=1)
     assert (lost.sum(axis=1) == 20).all()
@@ -207,7 +188,7 @@ def test_single_losses_come_from_the_seed_and_regular_bursts_once_per_period():
 
 @full
 def test_bursts_have_their_length_and_rate():
-    losses = Losses(Loss(rate=2.0, length=0.02), DT, np.random.default_rng(5))
+    losses = Losses(imperfections.Loss(rate=2.0, length=0.02), DT, np.random.default_rng(5))
     lost = np.array([losses.next() for _ in range(400_000)])
     edges = np.diff(np.concatenate([[0], lost, [0]]).astype(int))
     starts, lengths = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)
@@ -225,8 +206,7 @@ def test_a_heavier_trunk_has_its_mass_and_a_shifted_one_moves_the_centre_of_mass
     assert heavier.total_mass - robot.total_mass == pytest.approx(0.15 * trunk, rel=1e-9)
     added = world_robot(robot, ImperfectionSettings(trunk=BodySettings(added_mass=-0.5)))
     assert added.total_mass - robot.total_mass == pytest.approx(-0.5, rel=1e-9)
-    assert heavier.spheres.keys == robot.spheres.keys
-    assert heavier.description.armature == robot.description.armature
+    assert (heavier.spheres.keys, heavier.description.armature) == (robot.spheres.keys, robot.description.armature)
     np.testing.assert_array_equal(heavier.limits.tau_max, robot.limits.tau_max)
     shifted = world_robot(robot, ImperfectionSettings(trunk=BodySettings(com_shift=(0.02, -0.01, 0.005))))
     moved = shifted.center_of_mass(q) - robot.center_of_mass(q)
@@ -256,9 +236,9 @@ def test_the_urdf_is_unchanged_without_changes_and_the_world_may_have_another_ar
     assert robot.description.armature == {}
 
 
-def test_foot_switches_close_above_their_threshold(make_world, make_stand):
-    world = make_world()
-    stand = make_stand(world)
+def test_foot_switches_close_above_their_threshold():
+    world = robot_world()
+    stand = Stand(world)
     feet = {threshold: FootSensors("binary", threshold) for threshold in (1.0, 11.0, 12.5)}
     for sensors in feet.values():  # nothing felt yet: what is at the ground touches
         assert [contact.frame for contact in sensors.contacts(world.contacts)] == list(world.robot.spheres.keys)
@@ -327,7 +307,6 @@ def test_with_foot_switches_an_error_of_the_base_height_does_not_matter(tmp_path
 
 
 def used_friction(trace):
-    """The largest share of tangential in normal force that the world ever gave."""
     normal, tangential = trace.simulated[:, :, 0], np.linalg.norm(trace.simulated[:, :, 1:], axis=2)
     pressed = normal > 1e-3
     return (tangential[pressed] / normal[pressed]).max()
@@ -349,8 +328,7 @@ def test_the_world_has_another_slope_friction_or_terrain_than_the_controller():
 def test_a_seed_repeats_a_run_exactly():
     noisy = {"robot": {"sensing": {"noise": {"joint_speed": 1e-3}}, "link": {"lost_torques": {"probability": 0.2}}}}
     first, again, other = (imperfect_run(noisy, seed=seed).trace for seed in (4, 4, 5))
-    assert first.tau.tobytes() == again.tau.tobytes()
-    assert first.mode.tobytes() == again.mode.tobytes()
+    assert (first.tau.tobytes(), first.mode.tobytes()) == (again.tau.tobytes(), again.mode.tobytes())
     assert first.tau.tobytes() != other.tau.tobytes()
 
 
@@ -395,8 +373,7 @@ def test_a_push_can_be_given_in_body_weights_and_one_may_be_a_table(tmp_path):
     for table in ("[push]", "[[push]]"):
         (tmp_path / "one.toml").write_text(f"{head}{table}\n{push}weights = [0.0, 0.2, 0.0]\n")
         plans.append(load_plan(str(tmp_path / "one.toml")).settings)
-    assert plans[0] == plans[1]
-    assert len(plans[0].push) == 1
+    assert (plans[0], len(plans[0].push)) == (plans[1], 1)
     (tmp_path / "one.toml").write_text(f"{head}[push]\n{push}strength = 3.0\n")
     with pytest.raises(ConfigError, match=r"\.push\.strength: no such setting"):
         load_plan(str(tmp_path / "one.toml"))
@@ -419,13 +396,10 @@ def test_a_robot_stands_under_the_gravity_of_its_settings(tmp_path, engine, grav
     assert abs(trace.q[-1] - trace.q[0]).max() < 0.02
 
 
-@every(
-    ("push", "message"),
-    [
-        ({"weights": [0, 1, 0], "force": [0, 1, 0]}, r"experiment\.push\[0\]\.force: expected either force or weights"),
-        ({}, r"experiment\.push\[0\]\.force: expected either force or weights"),
-        ({"force": [0, 1, 0], "frame": "BODY"}, r"experiment\.push\[0\]\.frame.*BODY0"),
-    ],
+@every_row(
+    ({"weights": [0, 1, 0], "force": [0, 1, 0]}, r"experiment\.push\[0\]\.force: expected either force or weights"),
+    ({}, r"experiment\.push\[0\]\.force: expected either force or weights"),
+    ({"force": [0, 1, 0], "frame": "BODY"}, r"experiment\.push\[0\]\.frame.*BODY0"),
 )
 def test_invalid_pushes_are_refused_by_name(push, message):
     with pytest.raises(ConfigError, match=message):

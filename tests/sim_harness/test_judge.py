@@ -10,7 +10,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from fast import every
+from cli import fails, prints
+from fast import every, every_row
 from measured import measured
 from scipy import sparse
 
@@ -29,6 +30,22 @@ GOOD = {  # 2 kg that stick under a push of 4 N
     "M": np.diag([2.0, 2.0, 2.0]), "J": np.eye(3), "v": np.zeros(3), "v_plus": np.zeros(3), "p": [-4e-3, 0.0, 19.62e-3],
     "mu": 0.5, "dt": DT, "h": [0.0, 0.0, 19.62], "force": [4.0, 0.0, 0.0],
 }  # fmt: skip
+BOX = """<mujoco><option timestep="0.001" cone="elliptic"/><worldbody><geom type="plane" size="1 1 1" friction="0.5"/>
+<body pos="0 0 0.099"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="10" friction="0.5"/></body></worldbody></mujoco>"""
+G = 9.81
+WRONG = {  # kind → impulses in loads, and u⁺ [m/s]; all else is right
+    Kind.PENETRATES: ((0.1, 0.0, 0.5), (0.0, 0.0, -0.005)),
+    Kind.PULLS: ((0.0, 0.0, -0.2), (0.0, 0.0, 0.3)),
+    Kind.OUTSIDE: ((0.6, 0.3, 1.0), (0.0, 0.0, 0.0)),
+    Kind.SLIPS: ((-0.2, 0.1, 1.0), (0.004, -0.002, 0.0)),
+    Kind.ENERGY: ((0.5, 0.0, 1.0), (1.0, 0.0, 0.0)),
+}
+RIGHT = {
+    "sticks": ((0.2, 0.1, 1.0), (0.0, 0.0, 0.0)),
+    "slides": ((-0.3, 0.4, 1.0), (0.6, -0.8, 0.0)),
+    "parts": ((0.0, 0.0, 0.0), (0.3, 0.1, 0.2)),
+    "slides without load": ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0)),
+}
 
 
 def plain(fields):
@@ -49,22 +66,19 @@ def test_json_and_npz_hold_the_same_steps(tmp_path):
         assert np.array_equal(one.problem.force, other.problem.force)
 
 
-@every(
-    ("wrong", "named"),
-    [
-        ({"M": np.eye(2)}, r"x\.J: expected shape"),
-        ({"M": -np.eye(3)}, r"x\.M: expected a positive definite"),
-        ({"M": np.triu(np.ones((3, 3)))}, r"x\.M: expected a symmetric"),
-        ({"J": np.eye(4)}, r"x\.J: expected shape"),
-        ({"p": [1.0]}, r"x\.p: expected shape"),
-        ({"v": [0.0, 0.0, np.nan]}, r"x\.v: expected finite"),
-        ({"v": [0.0, 0.0, np.inf]}, r"x\.v: expected finite"),
-        ({"mu": -0.1}, r"x\.mu: expected one number"),
-        ({"mu": [0.1, 0.2]}, r"x\.mu: expected one number"),
-        ({"dt": 0.0}, r"x\.dt: expected a number > 0"),
-        ({"dt": "now"}, r"x\.dt: expected numbers"),
-        ({"gap": 0.0}, r"x\.gap: unknown field"),
-    ],
+@every_row(
+    ({"M": np.eye(2)}, r"x\.J: expected shape"),
+    ({"M": -np.eye(3)}, r"x\.M: expected a positive definite"),
+    ({"M": np.triu(np.ones((3, 3)))}, r"x\.M: expected a symmetric"),
+    ({"J": np.eye(4)}, r"x\.J: expected shape"),
+    ({"p": [1.0]}, r"x\.p: expected shape"),
+    ({"v": [0.0, 0.0, np.nan]}, r"x\.v: expected finite"),
+    ({"v": [0.0, 0.0, np.inf]}, r"x\.v: expected finite"),
+    ({"mu": -0.1}, r"x\.mu: expected one number"),
+    ({"mu": [0.1, 0.2]}, r"x\.mu: expected one number"),
+    ({"dt": 0.0}, r"x\.dt: expected a number > 0"),
+    ({"dt": "now"}, r"x\.dt: expected numbers"),
+    ({"gap": 0.0}, r"x\.gap: unknown field"),
 )
 def test_wrong_fields_are_named(wrong, named):
     with pytest.raises(InputError, match=named):
@@ -81,8 +95,7 @@ def test_a_missing_field_is_named():
 def test_any_bytes_give_an_error_with_the_name(name, content, tmp_path, capsys):
     if not name.startswith("missing"):
         (tmp_path / name).write_bytes(content)
-    assert main(["judge", str(tmp_path / name), "--out", str(tmp_path / "out")]) == 2
-    assert "idyn: " in capsys.readouterr().err
+    assert "idyn: " in fails(capsys, "judge", str(tmp_path / name), "--out", str(tmp_path / "out"))
 
 
 def test_problems_in_fclibs_layout_keep_their_meaning(tmp_path):
@@ -98,8 +111,7 @@ def test_problems_in_fclibs_layout_keep_their_meaning(tmp_path):
         order = [2, 0, 1, 5, 3, 4]
         np.testing.assert_allclose(file["solution/u"], (J @ v_plus)[order], atol=1e-12)
         np.testing.assert_allclose(file["fclib_local/vectors/q"], (J @ v)[order], atol=1e-12)
-        assert file["fclib_local/W/nz"][0] == -1
-        assert file["fclib_local/spacedim"][0] == 3
+        assert (file["fclib_local/W/nz"][0], file["fclib_local/spacedim"][0]) == (-1, 3)
     read = read_fclib(tmp_path / "own.hdf5")
     np.testing.assert_allclose(read.problem.J @ read.v_plus, J @ v_plus, atol=1e-9)
     np.testing.assert_allclose(read.p, p, atol=1e-12)
@@ -108,10 +120,6 @@ def test_problems_in_fclibs_layout_keep_their_meaning(tmp_path):
     assert one.kinds
     for a, b in zip(one.violations, other.violations, strict=True):
         assert a.amount == pytest.approx(b.amount, rel=1e-6)
-
-
-BOX = """<mujoco><option timestep="0.001" cone="elliptic"/><worldbody><geom type="plane" size="1 1 1" friction="0.5"/>
-<body pos="0 0 0.099"><freejoint/><geom type="box" size="0.1 0.1 0.1" mass="10" friction="0.5"/></body></worldbody></mujoco>"""
 
 
 @pytest.fixture
@@ -131,8 +139,7 @@ def box(tmp_path):
 def test_a_step_of_mujoco_balances_and_slides_by_its_law(box):
     """1 mm deep, sliding: momentum is right, friction takes energy, nothing pulls or leaves the cone."""
     verdict = judge(box(qvel=[1.0, 0, 0, 0, 0, 0]))
-    assert len(verdict.step.problem.mu) == 4
-    assert verdict.depth == pytest.approx(1e-3, rel=1e-6)
+    assert (len(verdict.step.problem.mu), verdict.depth) == (4, pytest.approx(1e-3, rel=1e-6))
     assert not {Kind.MOMENTUM, Kind.OUTSIDE, Kind.PULLS} & set(verdict.kinds)
     assert verdict.energy.friction < 0.0
 
@@ -146,8 +153,7 @@ def test_mujoco_is_judged_over_many_steps(box, tmp_path, capsys):
     assert not any("momentum" in each for step in found for each in step["violations"])
     (tmp_path / "fall.json").write_text(json.dumps({"mjcf": "box.xml", "steps": 0}))
     capsys.readouterr()
-    assert main(["judge", str(tmp_path / "fall.json"), "--out", str(tmp_path / "out")]) == 2
-    assert "fall.steps" in capsys.readouterr().err
+    assert "fall.steps" in fails(capsys, "judge", str(tmp_path / "fall.json"), "--out", str(tmp_path / "out"))
 
 
 def test_forces_given_for_an_mjcf_are_judged(box):
@@ -191,8 +197,7 @@ def test_engines_on_a_scene_are_judged(tmp_path, capsys):
     """A sliding block: `lcp` and `newton` without a violation."""
     found = str(tmp_path / "found.json")
     arguments = ["judge", "sliding-block", "--seconds", "0.02", "--out", str(tmp_path), "--json", found]
-    assert main(arguments) == 0
-    assert "Largest violations" in capsys.readouterr().out
+    assert "Largest violations" in prints(capsys, *arguments)
     kinds = {each["engine"]: each["kinds"] for each in json.loads((tmp_path / "found.json").read_text())}
     assert kinds["lcp"] == kinds["newton"] == {}
     assert "mujoco" in kinds
@@ -202,7 +207,6 @@ h5py = pytest.importorskip("h5py")
 
 
 def put(file, where, matrix, form):
-    """Write a matrix as fclib.h describes it, with room for more entries than it has."""
     a = {"csc": sparse.csc_matrix, "csr": sparse.csr_matrix, "triplets": sparse.coo_matrix}[form](matrix)
     rows, columns = (a.row, a.col) if form == "triplets" else (a.indptr, a.indices)
     nz = a.nnz if form == "triplets" else {"csc": -1, "csr": -2}[form]
@@ -356,9 +360,6 @@ def test_measured_tosses_are_judged():
     assert not any({Kind.PULLS, Kind.OUTSIDE} & set(verdict.kinds) for verdict in verdicts)
 
 
-G = 9.81
-
-
 class System:
     """Inertia and contact Jacobian; a step is made from the p and u⁺ that it should have."""
 
@@ -392,12 +393,8 @@ def linkage():
     return System(B @ B.T + np.eye(9), rng.normal(size=(6, 9)))
 
 
-SYSTEMS = {
-    "point": System(2.0 * np.eye(3), np.eye(3)),
-    "mite": System(1.6e-7 * np.eye(3), np.eye(3)),
-    "cube": cube(),
-    "linkage": linkage(),
-}
+POINT, MITE = (System(mass * np.eye(3), np.eye(3)) for mass in (2.0, 1.6e-7))
+SYSTEMS = {"point": POINT, "mite": MITE, "cube": cube(), "linkage": linkage()}
 
 
 def loads(system):
@@ -415,15 +412,6 @@ def alike(system, shares):
     return loads(system) * np.tile(np.array(shares, dtype=float), len(system.J) // 3)
 
 
-WRONG = {  # kind → impulses in loads, and u⁺ [m/s]; all else is right
-    Kind.PENETRATES: ((0.1, 0.0, 0.5), (0.0, 0.0, -0.005)),
-    Kind.PULLS: ((0.0, 0.0, -0.2), (0.0, 0.0, 0.3)),
-    Kind.OUTSIDE: ((0.6, 0.3, 1.0), (0.0, 0.0, 0.0)),
-    Kind.SLIPS: ((-0.2, 0.1, 1.0), (0.004, -0.002, 0.0)),
-    Kind.ENERGY: ((0.5, 0.0, 1.0), (1.0, 0.0, 0.0)),
-}
-
-
 @every("name", SYSTEMS)
 @every("kind", WRONG)
 def test_twenty_wrong_solutions_are_named(kind, name):
@@ -432,22 +420,9 @@ def test_twenty_wrong_solutions_are_named(kind, name):
     verdict = judge(system.step(alike(system, shares), rigid(system, u_plus)))
     assert verdict.kinds == (kind,)
     load, worst = loads(system), verdict.violations[0].amount
-    expected = {
-        Kind.PENETRATES: 0.005,
-        Kind.PULLS: 0.2 * load,
-        Kind.OUTSIDE: (np.hypot(0.6, 0.3) - 0.5) * load,
-        Kind.SLIPS: np.hypot(0.004, 0.002),
-        Kind.ENERGY: 0.5 * load * (len(system.J) // 3),
-    }
+    expected = {Kind.PENETRATES: 0.005, Kind.PULLS: 0.2 * load, Kind.OUTSIDE: (np.hypot(0.6, 0.3) - 0.5) * load}
+    expected |= {Kind.SLIPS: np.hypot(0.004, 0.002), Kind.ENERGY: 0.5 * load * (len(system.J) // 3)}
     assert worst == pytest.approx(expected[kind], rel=1e-9)
-
-
-RIGHT = {
-    "sticks": ((0.2, 0.1, 1.0), (0.0, 0.0, 0.0)),
-    "slides": ((-0.3, 0.4, 1.0), (0.6, -0.8, 0.0)),
-    "parts": ((0.0, 0.0, 0.0), (0.3, 0.1, 0.2)),
-    "slides without load": ((0.0, 0.0, 0.0), (1.0, 0.0, 0.0)),
-}
 
 
 @every("name", SYSTEMS)
@@ -476,8 +451,7 @@ def test_a_contact_may_leave_its_penetration_within_the_step():
     system = SYSTEMS["point"]
     for speed, good in ((0.5, True), (1.0, True), (1.1, False)):
         verdict = judge(system.step([0, 0, 2.0 * speed], [0, 0, speed], v_other=np.array([0, 0, -speed]), gaps=[-1e-3]))
-        assert verdict.good == good
-        assert verdict.depth == 1e-3
+        assert (verdict.good, verdict.depth) == (good, 1e-3)
 
 
 def test_the_polygon_is_inside_the_cone_and_told_apart():

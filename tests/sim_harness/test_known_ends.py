@@ -6,19 +6,17 @@ import msgspec
 import numpy as np
 import pytest
 import urdf
-from fast import every, full
+from cli import prints
+from disk import written
+from fast import every, every_row, full
 from known_ends import AHEAD, ARM, KNOWN, STAND, TROT, WET, ended, table
 
 from controllers.planners.path import PathSettings
 from controllers.planners.trajectory import HoldSettings, WalkSettings
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.kinematics import standing
-from controllers.robot.load import load_robot
-from idyn.contact.contacts import contacts_from_geometry
+from idyn import ConfigError, ContactPoint, Description, Robot, contacts_from_geometry, load_robot
 from idyn.contact.terrain import Flat, Slope, Stairs
-from idyn.errors import ConfigError
-from idyn.model.description import ContactPoint, Description
-from idyn.model.robot import Robot
 from sim_harness.commands.main import main
 from sim_harness.measure.fall import Posture, above_ground, progress_of
 from sim_harness.measure.metrics import SETTLED, contact_force_error, path_error, slowness, summarise
@@ -29,19 +27,22 @@ from sim_harness.run.logs import logged_runs
 from sim_harness.run.plan import PushSettings, load_plan, pushes_of, with_controller
 from sim_harness.world.world import contact_jacobian
 
-FAST = {
-    "is pushed over",
-    "carries its box with smooth fingers",
-    "carries its box",
-    "is turned on ice",
-    "has a post below its rear",
-    "lies on its belly and gets up",
-    "lies on its belly for a second",
-}
+FAST = {"is pushed over", "carries its box with smooth fingers", "carries its box", "is turned on ice",
+        "has a post below its rear", "lies on its belly and gets up", "lies on its belly for a second"}  # fmt: skip
 LOGGED = {"is pushed over", "is pushed on ice", "shall sway by a law that keeps it still", "walks on wet ice",
           "carries its box", "carries its box with smooth fingers", "tells a speed of 50 rad/s at rest",
           "walks along its path", "has motors of a fiftieth of their torque", "turns in place", "is turned on ice",
           "is pushed on ice while it trots in place", "is 60 % heavier than believed"}  # fmt: skip
+DT = 1e-3
+WALKS = (WalkSettings(path=PathSettings(velocity=(0.2, 0.0, 0.0))), TwoLegsSettings(commands=((10.0, 0.2, 0.0, 0.0),)))
+BACK = TwoLegsSettings(commands=((2.0, 0.2, 0.0, 0.0), (0.5, 0.0, 0.0, 0.0), (2.0, -0.2, 0.0, 0.0)))
+N = 40
+FLAT = Flat()
+MARKED = [pytest.param(known, id=known.what, marks=() if known.what in FAST else pytest.mark.long) for known in KNOWN]
+
+
+def plan_in(folder, toml):
+    return load_plan(str(written(folder / "experiment.toml", toml)))
 
 
 def test_forty_runs_have_all_endings():
@@ -52,11 +53,7 @@ def test_forty_runs_have_all_endings():
     assert sorted(rows) == ["| fell | 1 | is pushed |", "| stood | 0 | waits |", "| stood | 1 | sways |"]
 
 
-@pytest.mark.parametrize(
-    "known",
-    [pytest.param(known, marks=() if known.what in FAST else pytest.mark.long) for known in KNOWN],
-    ids=[known.what for known in KNOWN],
-)
+@pytest.mark.parametrize("known", MARKED)
 def test_a_run_is_named_by_its_end(known, tmp_path, capsys):
     code, verdict = ended(known, tmp_path)
     assert (verdict["ending"], code) == (known.ending, known.exit_code)
@@ -71,44 +68,34 @@ def test_a_run_is_named_by_its_end(known, tmp_path, capsys):
 @pytest.mark.parametrize("known", [known for known in KNOWN if known.what in LOGGED], ids=lambda known: known.what)
 def test_a_log_has_the_verdict_of_its_run(known, tmp_path, capsys):
     """The server's log of the run; a robot that fell is fallen in it, and `idyn replay` says so, too."""
-    path, log = tmp_path / "experiment.toml", tmp_path / "log.mcap"
-    path.write_text(known.toml, encoding="utf-8")
-    plan = load_plan(str(path))
+    plan, log = plan_in(tmp_path, known.toml), tmp_path / "log.mcap"
     plan = with_controller(plan, {"law": plan.settings.laws[0]})
     run = run_in_process(plan, "", lambda *_: None, log=log)
     (logged,) = logged_runs(log)
     assert (logged.verdict.ending, run.summary.verdict.ending) == (known.ending, known.ending)
     assert logged.verdict.at == pytest.approx(run.summary.verdict.at, abs=1e-9)
     assert known.text in logged.verdict.text
-    unslipped = [
-        line for line in run.summary.verdict.noted if " slipped " not in line
-    ]  # a log of no sensed forces knows no slips
+    unslipped = [line for line in run.summary.verdict.noted if " slipped " not in line]  # no slips without sensed forces
     assert list(logged.verdict.noted) == unslipped
     assert main(["compare", str(log)]) == known.exit_code
     assert logged.verdict.text in capsys.readouterr().out
-    assert main(["replay", str(log)]) == 0
-    assert logged.verdict.text in capsys.readouterr().out
+    assert logged.verdict.text in prints(capsys, "replay", str(log))
 
 
 @full
 def test_the_verdict_and_its_notes_are_the_same_over_the_wire_and_in_the_view(tmp_path, capsys):
     """A server in a process of its own, and the page of the run that it wrote."""
-    path = tmp_path / "experiment.toml"
-    path.write_text(TROT.replace("3.0", "1.2") + AHEAD + WET + "robot.trunk.mass_factor = 1.6\n", encoding="utf-8")
-    plan = load_plan(str(path))
+    plan = plan_in(tmp_path, TROT.replace("3.0", "1.2") + AHEAD + WET + "robot.trunk.mass_factor = 1.6\n")
     here = run_in_process(with_controller(plan, {"law": "coulomb"}), "", lambda *_: None).summary.verdict
     there = run_served(plan, "coulomb", tmp_path / "run", lambda *_: None).summary.verdict
     assert {word for line in here.noted for word in ("slipped", "degraded") if word in line} == {"slipped", "degraded"}
     assert (there.whole, there.noted) == (here.whole, here.noted)
-    assert main(["view", str(tmp_path / "run")]) == 0
-    assert here.whole in capsys.readouterr().out
+    assert here.whole in prints(capsys, "view", str(tmp_path / "run"))
 
 
 @full
 def test_a_walk_is_so_far_only_in_a_log_that_ends_early(tmp_path):
-    path, log = tmp_path / "experiment.toml", tmp_path / "log.mcap"
-    path.write_text(TROT + AHEAD, encoding="utf-8")
-    plan = load_plan(str(path))
+    plan, log = plan_in(tmp_path, TROT + AHEAD), tmp_path / "log.mcap"
     run_in_process(with_controller(plan, {"law": "coulomb"}), "", lambda *_: None, log=log)
     (whole,) = logged_runs(log)
     assert "so far" not in whole.verdict.text
@@ -117,13 +104,8 @@ def test_a_walk_is_so_far_only_in_a_log_that_ends_early(tmp_path):
     assert cut.verdict.text.endswith(" m so far")
 
 
-DT = 1e-3
-
-
 def run_of(folder, toml):
-    path = folder / "experiment.toml"
-    path.write_text(toml, encoding="utf-8")
-    plan = load_plan(str(path))
+    plan = plan_in(folder, toml)
     return plan, run_in_process(plan, "", lambda *_: None)
 
 
@@ -169,13 +151,9 @@ def test_a_latch_is_a_stop_after_the_first_torque_and_a_refusal_before(stand):
     plan, run = stand
     latched = "latched_fault: latched (base turns at 6.2 rad/s, limit 6); send reset when the robot is at rest"
     why = "(base turns at 6.2 rad/s, limit 6)"
-    cases = (
-        (0, Ending.REFUSED, f"was refused {why} at 0.00 s"),
-        (120, Ending.STOPPED, f"was stopped by the server {why} at 0.12 s"),
-    )
-    for row, ending, text in cases:
-        verdict = judged(plan, refused_from(run.trace, row, latched))
-        assert (verdict.ending, verdict.text) == (ending, text)
+    before, after = (judged(plan, refused_from(run.trace, row, latched)) for row in (0, 120))
+    assert (before.ending, before.text) == (Ending.REFUSED, f"was refused {why} at 0.00 s")
+    assert (after.ending, after.text) == (Ending.STOPPED, f"was stopped by the server {why} at 0.12 s")
 
 
 def test_a_fall_is_named_before_its_cause_and_a_later_stop_is_no_cause(stand):
@@ -199,8 +177,7 @@ def test_a_foot_that_moves_over_the_ground_slid_unless_the_robot_is_steered(stan
     q[:, 1] += np.linspace(0.0, 0.04, len(q))
     moved = msgspec.structs.replace(run.trace, q=q)
     slid = judged(plan, moved)
-    assert (slid.ending, slid.upright) == (Ending.SLID, True)
-    assert slid.at == pytest.approx(0.225, abs=0.01)
+    assert (slid.ending, slid.upright, slid.at) == (Ending.SLID, True, pytest.approx(0.225, abs=0.01))
     assert judged(plan, moved, steered=True).ending is Ending.STOOD
     q[:, 1] = run.trace.q[:, 1] + np.linspace(0.0, 0.02, len(q))
     assert judged(plan, msgspec.structs.replace(run.trace, q=q)).ending is Ending.STOOD
@@ -226,27 +203,28 @@ def test_an_arm_that_ends_beside_its_reference_did_not_hold(tmp_path):
     assert robot.joint_names[2] in verdict.text
 
 
-def straight(speed, seconds, turn=0.0):
-    """Poses of the quadruped's base along x, and about z."""
+def driven(speed, seconds, turn=0.0):
+    """Poses of the quadruped's base along x, or along a circle along which it looks."""
     _, stance = load_robot("quadruped")
     t = np.arange(round(seconds / DT)) * DT
+    half = 0.5 * turn * t
     q = np.tile(stance, (len(t), 1))
-    q[:, 0] += speed * t
-    q[:, 3:7] = np.stack([0 * t, 0 * t, np.sin(0.5 * turn * t), np.cos(0.5 * turn * t)], axis=1)
+    q[:, :2] += (speed * t * np.sinc(half / np.pi) * [np.cos(half), np.sin(half)]).T  # chords of the circle
+    q[:, 3:7] = np.stack([0 * t, 0 * t, np.sin(half), np.cos(half)], axis=1)
     return t, q
 
 
 def test_progress_along_a_velocity_about_the_vertical_and_between_waypoints():
     """An ideal point begins after `start` and is allowed half a second less."""
-    t, q = straight(0.2, 4.0)
+    t, q = driven(0.2, 4.0)
     made, expected, unit, _ = progress_of(WalkSettings(start=0.5, path=PathSettings(velocity=(0.2, 0.0, 0.0))), t, q)
     assert (made, expected, unit) == (pytest.approx(0.8, abs=5e-3), pytest.approx(0.6, abs=5e-3), "m")
     backward = progress_of(WalkSettings(path=PathSettings(velocity=(-0.2, 0.0, 0.0))), t, q)
     assert backward.made == pytest.approx(-0.8, abs=5e-3)
-    t, q = straight(0.0, 8.0, turn=1.0)
+    t, q = driven(0.0, 8.0, turn=1.0)
     round_and_round = progress_of(WalkSettings(path=PathSettings(velocity=(0.0, 0.0, 1.0))), t, q)
     assert (round_and_round.made, round_and_round.unit) == (pytest.approx(8.0, abs=0.02), "rad")
-    t, q = straight(0.1, 6.0)
+    t, q = driven(0.1, 6.0)
     path = PathSettings(waypoints=((0.3, 0.0), (0.9, 0.0)), speed=0.1)
     made, _, unit, _ = progress_of(WalkSettings(path=path), t, q)
     assert (made, unit) == (pytest.approx(0.6, abs=2e-3), "m")
@@ -256,18 +234,15 @@ def test_progress_along_a_velocity_about_the_vertical_and_between_waypoints():
     assert expected == pytest.approx(0.3, abs=0.035)  # within the tolerance of a waypoint
 
 
-@every(
-    ("speed", "ending", "text"),
-    [
-        (0.2, Ending.WALKED, "walked 0.80 m"),
-        (0.1, Ending.WALKED_PART, "walked 0.40 of 0.70 m"),
-        (0.01, Ending.NEVER_MOVED, "never moved (0.04 of 0.70 m)"),
-        (-0.2, Ending.NEVER_MOVED, "never moved (-0.80 of 0.70 m)"),
-    ],
+@every_row(
+    (0.2, Ending.WALKED, "walked 0.80 m"),
+    (0.1, Ending.WALKED_PART, "walked 0.40 of 0.70 m"),
+    (0.01, Ending.NEVER_MOVED, "never moved (0.04 of 0.70 m)"),
+    (-0.2, Ending.NEVER_MOVED, "never moved (-0.80 of 0.70 m)"),
 )
 def test_a_walk_is_judged_by_its_share_of_the_path(speed, ending, text, stand):
     _, run = stand
-    t, q = straight(speed, 4.0)
+    t, q = driven(speed, 4.0)
     trace = longer(run.trace, t, q)
     robot, _ = load_robot("quadruped")
     walk = WalkSettings(path=PathSettings(velocity=(0.2, 0.0, 0.0)))
@@ -286,44 +261,25 @@ def longer(trace, t, q, **fields):
     return msgspec.structs.replace(trace, t=t, q=q, **(rows | fields))
 
 
-def circling(speed, seconds, turn):
-    """Poses of the quadruped's base along a circle, along which it looks."""
-    t, q = straight(0.0, seconds, turn)
-    q[:, :2] = speed / turn * np.stack([np.sin(turn * t), 1.0 - np.cos(turn * t)], axis=1)
-    return t, q
-
-
-WALKS = (WalkSettings(path=PathSettings(velocity=(0.2, 0.0, 0.0))), TwoLegsSettings(commands=((10.0, 0.2, 0.0, 0.0),)))
-
-
 @every("walk", WALKS)
-@every(
-    ("poses", "ending"),
-    [(straight(0.2, 4.0), Ending.WALKED), (straight(-0.2, 4.0), Ending.NEVER_MOVED), (circling(0.2, 4.0, 0.3), Ending.SPUN)],
-)
-def test_a_walk_is_judged_in_the_world_not_in_the_frame_of_the_robot(walk, poses, ending, stand):
+@every_row((driven(0.2, 4.0), Ending.WALKED), (driven(-0.2, 4.0), Ending.NEVER_MOVED), (driven(0.2, 4.0, 0.3), Ending.SPUN))
+def test_a_walk_is_judged_in_the_world_not_in_the_frame_of_the_robot(poses, ending, walk, stand):
     robot, _ = load_robot("quadruped")
     assert judge(longer(stand[1].trace, *poses), robot, Task(Flat(), reference=walk), ticks=4000, dt=DT).ending is ending
 
 
-BACK = TwoLegsSettings(commands=((2.0, 0.2, 0.0, 0.0), (0.5, 0.0, 0.0, 0.0), (2.0, -0.2, 0.0, 0.0)))
-
-
-@every(
-    ("walk", "along", "aside", "ending"),
-    [
-        (WALKS[0], 0.8, 0.6, Ending.DRIFTED),
-        (WALKS[1], 0.7, 0.0, Ending.WALKED),
-        (WALKS[1], 0.7, 3.0, Ending.DRIFTED),
-        (WALKS[1], 2.5, 0.0, Ending.DRIFTED),
-        (BACK, 0.4, 0.0, Ending.WALKED),
-        (BACK, 0.0, 0.0, Ending.NEVER_MOVED),
-    ],
+@every_row(
+    (WALKS[0], 0.8, 0.6, Ending.DRIFTED),
+    (WALKS[1], 0.7, 0.0, Ending.WALKED),
+    (WALKS[1], 0.7, 3.0, Ending.DRIFTED),
+    (WALKS[1], 2.5, 0.0, Ending.DRIFTED),
+    (BACK, 0.4, 0.0, Ending.WALKED),
+    (BACK, 0.0, 0.0, Ending.NEVER_MOVED),
 )
 def test_a_walk_is_judged_by_where_it_was_and_where_it_ends(walk, along, aside, ending, stand):
     robot, _ = load_robot("quadruped")
     seconds = 5.0 if walk is BACK else 4.0
-    t, q = straight(0.0, seconds)
+    t, q = driven(0.0, seconds)
     s = t / seconds
     q[:, 0] = along * (np.sin(np.pi * s) if walk is BACK else s)
     q[:, 1] = aside * s
@@ -358,7 +314,7 @@ def test_what_carries_a_robot_is_known_of_a_world_only(stand):
 
 def test_slips_have_their_distance_and_the_friction_used_beside_the_available(stand):
     """A base at 0.2 m/s on legs that do not move: each foot slides by 0.2 m in a second."""
-    t, q = straight(0.2, 1.0)
+    t, q = driven(0.2, 1.0)
     trace = longer(stand[1].trace, t, q)
     simulated, v = np.nan_to_num(trace.simulated), np.zeros_like(trace.v)
     v[:, 0], simulated[..., 1] = 0.2, 0.6 * simulated[..., 0]
@@ -381,14 +337,11 @@ def test_only_answers_of_other_laws_count_as_substituted(stand):
 
 
 def test_laws_that_may_fail_are_laws_of_the_experiment(tmp_path):
-    path = tmp_path / "experiment.toml"
-    path.write_text(STAND + 'may_fail = ["coulomb"]\n')
-    plan = load_plan(str(path))
+    plan = plan_in(tmp_path, STAND + 'may_fail = ["coulomb"]\n')
     assert plan.as_expected("coulomb", good=False)
     assert not plan.as_expected("cone", good=False)
-    path.write_text(STAND + 'may_fail = ["convex"]\n')
     with pytest.raises(ConfigError, match=r"experiment.may_fail: expected names of its laws \(coulomb\), got 'convex'"):
-        load_plan(str(path))
+        plan_in(tmp_path, STAND + 'may_fail = ["convex"]\n')
 
 
 def moved(q, up=0.0, roll=0.0):
@@ -453,7 +406,6 @@ def test_a_run_ends_with_a_fall_and_its_trace_is_that_of_a_shorter_run():
 
 
 def pushed(**push):
-    """The pushes of a run of 2 s."""
     plan = load_plan("stand", 2.0)
     plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, push=(PushSettings(**push),)))
     return pushes_of(plan, load_robot("quadruped")[0])
@@ -465,10 +417,6 @@ def test_a_repeated_push_turns_from_one_to_the_next():
     np.testing.assert_allclose([p.force for p in found], [(3.0, 0.0, 1.0), (0.0, 3.0, 1.0), (-3.0, 0.0, 1.0)], atol=1e-12)
     with pytest.raises(ConfigError, match=r"push\[0\]\.every: expected 0 or at least the duration 0\.1 s, got 0\.05"):
         pushed(force=(3.0, 0.0, 1.0), start=0.5, duration=0.1, every=0.05)
-
-
-N = 40
-FLAT = Flat()
 
 
 def trace(**changes) -> Trace:
@@ -505,8 +453,7 @@ def test_standing_still_has_no_error():
     s = figures(trace())
     assert (s.upright, s.tracking, s.speed_tracking, s.torque, s.torque_rate, s.torque_rate_max) == (True, 0, 0, 0, 0, 0)
     assert (s.force_error, s.drift, s.distance, s.tilt, s.modes) == (0, 0, 0, 0, {"ok": 1.0})
-    assert s.contact_force_error == pytest.approx(0, abs=1e-12)
-    assert s.force == pytest.approx(s.weight)
+    assert (s.contact_force_error, s.force) == (pytest.approx(0, abs=1e-12), pytest.approx(s.weight))
     assert math.isnan(s.path_error)
     assert (s.step_p50, s.step_max, s.round_trip_p50) == (None, None, None)
 
@@ -518,8 +465,7 @@ def test_missed_deadlines_are_described():
     wall = 7.0 + 1.6 * DT * np.arange(N)
     wall[20:] += 0.469
     slow = figures(trace(wall=wall, round_trip=np.where(np.arange(N) % 4, 0.5e-3, 1.5e-3)))
-    assert slow.pace == pytest.approx(39e-3 / (39 * 1.6e-3 + 0.469))
-    assert slow.longest_tick == pytest.approx(0.4706)
+    assert (slow.pace, slow.longest_tick) == (pytest.approx(39e-3 / (39 * 1.6e-3 + 0.469)), pytest.approx(0.4706))
     sentence = slowness(slow, DT)
     for figure in ("1000 Hz", "0.07 × real time", "Of 40 replies 10", "p99 1500 µs", "471 ms"):
         assert figure in sentence
@@ -531,8 +477,7 @@ def test_tracking_is_the_mean_magnitude_over_joints_and_time():
     q_ref[:10, 0] += 0.12  # a quarter of the ticks, one joint of twelve
     v_ref[:, :6] -= 3.0
     s = figures(trace(q_ref=q_ref, v_ref=v_ref))
-    assert s.tracking == pytest.approx(0.12 / 4 / 12)
-    assert s.speed_tracking == pytest.approx(1.5)
+    assert (s.tracking, s.speed_tracking) == (pytest.approx(0.12 / 4 / 12), pytest.approx(1.5))
     still = trace()
     q_ref = still.q_ref + 0.1
     q_ref[20:] = np.nan
@@ -543,8 +488,7 @@ def test_torque_and_torque_rate_are_means_without_the_first_ticks():
     tau = np.zeros((N, 12))
     tau[20:, 3] = 0.6
     s = figures(trace(tau=tau))
-    assert s.torque == pytest.approx(0.6 / 2 / 12)
-    assert s.torque_rate_max == pytest.approx(600.0)
+    assert (s.torque, s.torque_rate_max) == (pytest.approx(0.6 / 2 / 12), pytest.approx(600.0))
     assert s.torque_rate == pytest.approx(600.0 / 12 / (N - 1 - SETTLED))
     tau = np.zeros((N, 12))
     tau[0] = 5.0
@@ -559,8 +503,7 @@ def test_force_errors_absolute_and_relative():
     predicted[:, 1, 0] -= 0.5
     predicted[7] = np.nan  # no prediction: left out
     s = figures(trace(predicted=predicted))
-    assert s.force_error == pytest.approx(1.5)
-    assert s.force_error_relative == pytest.approx(1.5 / s.weight)
+    assert (s.force_error, s.force_error_relative) == (pytest.approx(1.5), pytest.approx(1.5 / s.weight))
     assert figures(trace()).told == 1.0
     predicted = trace().predicted.copy()
     predicted[:, :2] = np.nan
@@ -616,5 +559,4 @@ def test_step_times_and_lengths_of_paths():
     q[:20, 0] = np.linspace(0, 0.1, 20)
     q[20:, 0] = np.linspace(0.1, 0, 20)
     s = figures(trace(q=q))
-    assert s.distance == pytest.approx(0.2)
-    assert s.drift == pytest.approx(0, abs=1e-12)
+    assert (s.distance, s.drift) == (pytest.approx(0.2), pytest.approx(0, abs=1e-12))

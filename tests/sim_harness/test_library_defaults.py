@@ -5,12 +5,12 @@ import logging
 import msgspec
 import numpy as np
 import pytest
-from fast import every, fast, first_is_fast, full
+from fast import every, every_row, fast, first_is_fast, full
 from known_ends import STAND
 from mujoco_robot import DT, MujocoRobot
+from stands import robot_world
 
-from controllers.robot.load import load_robot
-from idyn import Consistency, Flat, Ground, Options, Selection, State, contacts_from_geometry, predict
+from idyn import Consistency, Flat, Ground, Options, Selection, State, contacts_from_geometry, load_robot, predict
 from idyn.contact.soft import SoftContact
 from idyn.laws import CoulombSettings, MujocoLawSettings, make_law
 from idyn.prediction.solve import advice
@@ -32,6 +32,12 @@ UNSUITABLE = {
     "torque-change": Options(selection=Selection.TORQUE_CHANGE),
     "short relaxation": Options(ground=Ground(relaxation=0.01, memory=0.002)),
 }
+RECOVERY = PolygonLcp().recovery
+OPTIONS = Options.paper(ground=Ground.rigid(noise=0.0, recovery_speed=RECOVERY, drift=False))
+STEPS, MU = 400, 0.8
+MODES = {"sticks": np.zeros(3), "slides": np.array([0.3, 0.1, 0.0]), "lifts": np.array([0.0, 0.0, 0.1])}
+"""Velocity of the first foot along s, t, n [m/s]; the others are at rest."""
+STIFF = SoftContact(solref=(0.01, 1.0))
 
 
 def stand(name, seconds, ground="default", **options):
@@ -86,10 +92,6 @@ def test_unsuitable_settings_are_advised_against_and_do_not_stand_quietly(name):
     assert max(error for error, _, _ in outcomes) > 5e-3 or max(rate for _, rate, _ in outcomes) > 100.0
 
 
-RECOVERY = PolygonLcp().recovery
-OPTIONS = Options.paper(ground=Ground.rigid(noise=0.0, recovery_speed=RECOVERY, drift=False))
-
-
 def knock(world, rng, k):
     robot = world.robot
     world.reset(world.q, np.zeros(robot.nv))
@@ -101,7 +103,7 @@ def knock(world, rng, k):
 
 @pytest.mark.parametrize(("law", "engine"), first_is_fast([("coulomb", "lcp"), ("exact-cone", "newton")]))
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
-def test_predicted_motion_and_forces_match_the_world(make_world, name, law, engine):
+def test_predicted_motion_and_forces_match_the_world(name, law, engine):
     """Where the law itself answered, joint velocities and the sum of the normal forces agree."""
     law = make_law(law)
     robot, _ = load_robot(name)
@@ -109,7 +111,7 @@ def test_predicted_motion_and_forces_match_the_world(make_world, name, law, engi
     worst_velocity = worst_force = 0.0
     tested = 0
     for k in range(120):
-        world = make_world(engine, name=name)
+        world = robot_world(engine, name=name)
         knock(world, rng, k)
         demand = 20 * rng.normal(size=robot.na)
         prediction = predict(robot, world.state, world.contacts, demand, law=law, dt=DT, options=OPTIONS)
@@ -124,11 +126,6 @@ def test_predicted_motion_and_forces_match_the_world(make_world, name, law, engi
     assert tested > 100
     assert worst_velocity < 1e-10
     assert worst_force < 1e-10
-
-
-STEPS, MU = 400, 0.8
-MODES = {"sticks": np.zeros(3), "slides": np.array([0.3, 0.1, 0.0]), "lifts": np.array([0.0, 0.0, 0.1])}
-"""Velocity of the first foot along s, t, n [m/s]; the others are at rest."""
 
 
 def passing(robot, stance, speed, rng, foot):
@@ -187,37 +184,28 @@ def test_equal_parameters_and_other_laws_and_worlds_are_not_reported():
     assert differences(MujocoLawSettings(integrator="implicit"), MujocoSettings(integrator="implicit"), 0.001) == []
 
 
-@every(
-    ("law", "engine", "said"),
-    [
-        ({}, {"ground": "firm"}, ["contact.solref = (0.02, 1.0), in the world (0.005, 1.0)"]),
-        ({"cone": "pyramidal"}, {}, ["cone = pyramidal, in the world elliptic"]),
-        ({}, {"impratio": 10.0}, ["impratio = 1.0, in the world 10.0"]),
-        (
-            {"contacts": {"LF_FOOT": SoftContact(solref=(0.01, 1.0))}},
-            {},
-            ["contacts.LF_FOOT.solref = (0.01, 1.0), in the world (0.02, 1.0)"],
-        ),
-        (
-            {"integrator": "implicitfast"},
-            {"integrator": "implicit"},
-            ["integrator = implicitfast, in the world implicit: forces agree, joint accelerations do not"],
-        ),
-        ({}, {"condim": 4, "spin": 0.005}, ["contact.condim = 3, in the world 4"]),
-        ({"contact": SoftContact(condim=6, spin=0.01)}, {"condim": 6}, ["contact.spin = 0.01, in the world 0.005"]),
-        ({}, {"timestep": 0.0005}, ["physics steps of 0.0005 s; the law predicts one step of 0.001 s"]),
-    ],
+@every_row(
+    ({}, {"ground": "firm"}, ["contact.solref = (0.02, 1.0), in the world (0.005, 1.0)"]),
+    ({"cone": "pyramidal"}, {}, ["cone = pyramidal, in the world elliptic"]),
+    ({}, {"impratio": 10.0}, ["impratio = 1.0, in the world 10.0"]),
+    ({"contacts": {"LF_FOOT": STIFF}}, {}, ["contacts.LF_FOOT.solref = (0.01, 1.0), in the world (0.02, 1.0)"]),
+    (
+        {"integrator": "implicitfast"},
+        {"integrator": "implicit"},
+        ["integrator = implicitfast, in the world implicit: forces agree, joint accelerations do not"],
+    ),
+    ({}, {"condim": 4, "spin": 0.005}, ["contact.condim = 3, in the world 4"]),
+    ({"contact": SoftContact(condim=6, spin=0.01)}, {"condim": 6}, ["contact.spin = 0.01, in the world 0.005"]),
+    ({}, {"timestep": 0.0005}, ["physics steps of 0.0005 s; the law predicts one step of 0.001 s"]),
 )
 def test_each_difference_is_named(law, engine, said):
     assert differences(MujocoLawSettings(**law), MujocoSettings(**engine), 0.001) == said
 
 
 def test_simulate_names_the_differences(tmp_path, capsys):
-    experiment = tmp_path / "experiment.toml"
-    experiment.write_text(
-        'server = "quadruped"\nlaws = ["mujoco"]\nduration = 0.01\n[engine]\nkind = "mujoco"\nground = "firm"\n'
-    )
-    main(["simulate", str(experiment)])
+    path = tmp_path / "experiment.toml"
+    path.write_text('server = "quadruped"\nlaws = ["mujoco"]\nduration = 0.01\nengine = {kind = "mujoco", ground = "firm"}\n')
+    main(["simulate", str(path)])
     assert "note: the law mujoco is not that of the world: contact.solref = (0.02, 1.0)" in capsys.readouterr().out
 
 

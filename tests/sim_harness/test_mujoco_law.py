@@ -4,20 +4,14 @@ import msgspec
 import mujoco
 import numpy as np
 import pytest
-from fast import every, first_is_fast, full
+from fast import every, every_row, first_is_fast, full
 
 from controllers.robot.load import load_robot
-from idyn import Batch, predict, predict_batch
-from idyn.contact.contacts import contacts_from_geometry
+from idyn import LAWS, Batch, ConfigError, Options, Robot, State, contacts_from_geometry, make_law, predict, predict_batch
 from idyn.contact.soft import SoftContact, SoftJoint, inverse_weights
 from idyn.contact.terrain import Flat, Slope
-from idyn.errors import ConfigError
-from idyn.laws import LAWS, make_law
-from idyn.model.robot import Robot
-from idyn.options import Options
 from idyn.prediction.predict import under_torques
 from idyn.prediction.request import Request
-from idyn.types import State
 from sim_harness.mujoco.law import load_model, read_law
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.run.experiment import run_in_process
@@ -27,6 +21,21 @@ from sim_harness.world.worlds import build_world
 
 DT = 1e-3
 FORCE = 1e-9  # largest error of a force, as a share of the weight
+VARIANTS = {
+    "impratio": ({"impratio": 10.0}, {}, {}),
+    "solimp": ({"solimp": (0.1, 0.99, 0.003, 0.3, 3.0)}, {}, {"solimp": (0.1, 0.99, 0.003, 0.3, 3.0)}),
+    "linear": ({"solimp": (0.5, 0.99, 0.001, 0.3, 1.0)}, {}, {"solimp": (0.5, 0.99, 0.001, 0.3, 1.0)}),
+    "solreffriction": ({"solreffriction": (0.05, 1.0)}, {}, {"solreffriction": (0.05, 1.0)}),
+    "slope": ({}, {"terrain": Slope(0.2)}, {}),
+    "slippery": ({}, {"mu": 0.1}, {}),
+}
+REFUSED = {
+    "option.integrator": ('cone="elliptic"', 'cone="elliptic" integrator="RK4"'),
+    "option.noslip_iterations": ('cone="elliptic"', 'cone="elliptic" noslip_iterations="3"'),
+    "geom.shank0.foot0": ('type="sphere" size="0.03"', 'type="capsule" size="0.03 0.02"'),
+    "joint.stiffness": ('damping="0.02"', 'damping="0.02" stiffness="1"'),
+    "option.density": ('cone="elliptic"', 'cone="elliptic" density="1.2"'),
+}
 
 
 def world_of(name, terrain=None, mu=None, **settings):
@@ -103,16 +112,6 @@ def test_forces_are_those_of_the_world(name, cone):
         check(world, make_law("mujoco", cone=cone, contact=SoftContact(solref=ground)), 4)
 
 
-VARIANTS = {
-    "impratio": ({"impratio": 10.0}, {}, {}),
-    "solimp": ({"solimp": (0.1, 0.99, 0.003, 0.3, 3.0)}, {}, {"solimp": (0.1, 0.99, 0.003, 0.3, 3.0)}),
-    "linear": ({"solimp": (0.5, 0.99, 0.001, 0.3, 1.0)}, {}, {"solimp": (0.5, 0.99, 0.001, 0.3, 1.0)}),
-    "solreffriction": ({"solreffriction": (0.05, 1.0)}, {}, {"solreffriction": (0.05, 1.0)}),
-    "slope": ({}, {"terrain": Slope(0.2)}, {}),
-    "slippery": ({}, {"mu": 0.1}, {}),
-}
-
-
 @every("cone", ["elliptic", "pyramidal"])
 @every("variant", VARIANTS)
 @every("dim", [3, 6])
@@ -157,17 +156,14 @@ def test_inverse_weights_are_those_of_the_compiled_model(name):
     np.testing.assert_allclose(dofs, world.model.dof_invweight0[world.coordinates.dofs], rtol=1e-12)
 
 
-@every(
-    ("settings", "named"),
-    [
-        ({"contact": SoftContact(solref=(0.02, 0.0))}, "law.contact.solref"),
-        ({"contact": SoftContact(solimp=(0.9, 0.95, 0.001, 0.5, 0.5))}, "law.contact.solimp"),
-        ({"contacts": {"FL_foot": SoftContact(solref=(-1.0, 1.0))}}, "law.contacts.FL_foot.solref"),
-        ({"contact": SoftContact(spin=np.inf)}, "law.contact.spin"),
-        ({"contact": SoftContact(condim=6, roll=-1.0)}, "law.contact.roll"),
-        ({"joint": SoftJoint(range=(1.0, 0.0))}, "law.joint.range"),
-        ({"joints": {"hip": SoftJoint(solimplimit=(np.nan, 0.95, 0.001, 0.5, 2.0))}}, "law.joints.hip.solimplimit"),
-    ],
+@every_row(
+    ({"contact": SoftContact(solref=(0.02, 0.0))}, "law.contact.solref"),
+    ({"contact": SoftContact(solimp=(0.9, 0.95, 0.001, 0.5, 0.5))}, "law.contact.solimp"),
+    ({"contacts": {"FL_foot": SoftContact(solref=(-1.0, 1.0))}}, "law.contacts.FL_foot.solref"),
+    ({"contact": SoftContact(spin=np.inf)}, "law.contact.spin"),
+    ({"contact": SoftContact(condim=6, roll=-1.0)}, "law.contact.roll"),
+    ({"joint": SoftJoint(range=(1.0, 0.0))}, "law.joint.range"),
+    ({"joints": {"hip": SoftJoint(solimplimit=(np.nan, 0.95, 0.001, 0.5, 2.0))}}, "law.joints.hip.solimplimit"),
 )
 def test_invalid_parameters_are_named(settings, named):
     with pytest.raises(ConfigError, match=named):
@@ -279,8 +275,7 @@ def test_motion_of_the_integrator_implicit(name, cone):
 @every("integrator", ["Euler", "implicit"])
 @every("cone", ["elliptic", "pyramidal"])
 def test_torque_limits_are_kept_and_forces_stay_those_of_the_world(cone, integrator):
-    """A joint at its limit has the acceleration that the limit permits; all others meet the demand. With `implicit` joints have
-    damping, dry friction and a range, too."""
+    """A joint at its limit accelerates as that permits, all others as asked. With `implicit` joints resist and have a range."""
     world, limited = world_of("quadruped", cone=cone, integrator=integrator), 0
     world.robot = world.robot.variant(tau_max=dict.fromkeys(world.robot.joint_names, 2.0))
     law = make_law("mujoco", cone=cone, integrator=integrator, joints=resisting(world) if integrator == "implicit" else {})
@@ -365,13 +360,11 @@ def loaded(folder, *changes):
 @every(("condim", "integrator"), [(3, "Euler"), (4, "implicitfast"), (6, "implicit")])
 @every("cone", ["elliptic", "pyramidal"])
 def test_forces_are_those_of_the_model(tmp_path, cone, condim, integrator):
-    """Parameters of feet and floor are mixed by MuJoCo; joints have damping, dry friction and limits. Shanks have a shape
-    that is no contact of the robot."""
+    """MuJoCo mixes parameters of feet and floor; joints resist and have limits. Shanks have a shape that is no contact."""
     options = ("elliptic", f'{cone}" integrator="{integrator}')
     robot, model = loaded(tmp_path, options, ('type="sphere"', f'type="sphere" condim="{condim}"'))
     found, data, pressed = read_law(model, robot), mujoco.MjData(model), 0
-    assert found.timestep == STEP
-    assert set(found.friction) == set(robot.contact_names)
+    assert (found.timestep, set(found.friction)) == (STEP, set(robot.contact_names))
     law, mu = found.law.build(), np.array([found.friction[key] for key in robot.contact_names])
     motors = [model.joint(name).dofadr[0] for name in robot.joint_names]
     hinges = [model.joint(name).qposadr[0] for name in robot.joint_names]
@@ -401,15 +394,6 @@ def test_forces_are_those_of_the_model(tmp_path, cone, condim, integrator):
         np.testing.assert_allclose(data.qvel[motors], answer.v_plus[6:], atol=1e-9)
         pressed += answer.normal_force.max(initial=0.0) > 1.0
     assert pressed >= 5
-
-
-REFUSED = {
-    "option.integrator": ('cone="elliptic"', 'cone="elliptic" integrator="RK4"'),
-    "option.noslip_iterations": ('cone="elliptic"', 'cone="elliptic" noslip_iterations="3"'),
-    "geom.shank0.foot0": ('type="sphere" size="0.03"', 'type="capsule" size="0.03 0.02"'),
-    "joint.stiffness": ('damping="0.02"', 'damping="0.02" stiffness="1"'),
-    "option.density": ('cone="elliptic"', 'cone="elliptic" density="1.2"'),
-}
 
 
 @every("named", REFUSED)

@@ -4,23 +4,20 @@ import json
 from functools import partial
 from pathlib import Path
 
-import conftest
 import msgspec
 import mujoco
 import numpy as np
 import pytest
 import urdf
-from conftest import WORLDS
-from fast import every, fast, first_is_fast
+from fast import every, every_row, fast, first_is_fast
+from stands import WORLDS, Stand, block_world, robot_world
 
 from controllers.config.loading import parse
 from controllers.robot.load import load_robot, urdf_path
-from idyn.contact.contacts import contacts_from_geometry
+from idyn import Robot, Status, contacts_from_geometry
 from idyn.contact.terrain import Flat, FrictionMap, Heightmap, Slope, Stairs, hills
 from idyn.errors import ConfigError, FrameNotFound, InputError
 from idyn.model.description import Box, ContactPoint, Description
-from idyn.model.robot import Robot
-from idyn.status import Status
 from sim_harness.commands.main import main
 from sim_harness.engines import NAMES
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
@@ -29,7 +26,20 @@ from sim_harness.world.bodies import CREEP, JointFriction
 from sim_harness.world.world import Push, contact_jacobian
 from sim_harness.world.worlds import ENGINES, AnyEngine, EngineWorld, build_world
 
-robot_world = partial(conftest.robot_world, "mujoco")
+mujoco_world = partial(robot_world, "mujoco")
+DT = 1e-3
+G = 9.81
+AXLES = [urdf.joint(name, "root", link, axis="0 0 1", kind="continuous") for name, link in (("axle", "rim"), ("free", "free"))]
+WHEELS = urdf.robot("wheels", urdf.link("root"), *[urdf.link(name, 1.0, 0.02) for name in ("rim", "free")], *AXLES)
+PLATE_AND_BALL = urdf.robot(
+    "two",
+    *[urdf.link("root"), urdf.link("plate", 3.0, (0.05, 0.05, 0.1)), urdf.link("ball", 1.0, 0.01)],
+    urdf.joint("p", "root", "plate", kind="floating", at=(1, 2, 0.02), rpy="0 0 0.5"),
+    urdf.joint("b", "root", "ball", kind="floating", at=(1.02, 2.01, 0.09), rpy="0.4 0 0"),
+)
+INERTIA = 0.02
+AXLE = urdf.joint("axle", "stand", "wheel", axis="0 0 1", limits=(-1000, 1000, 10, 100))
+WHEEL = urdf.robot("wheel", urdf.link("stand"), urdf.link("wheel", 1.0, (0.01, 0.01, INERTIA)), AXLE)
 
 
 def velocity_map(world, q):
@@ -145,7 +155,6 @@ def test_gaps_and_normals_match_the_terrain(ground):
 
 
 def test_boxes_match_pinocchio():
-    """Gap and normal of a finger tip against the box that it holds."""
     robot, q = load_robot("arm")
     world = build_world(MujocoSettings(), robot, Flat(-0.2), q)
     tips = [(gap, key) for gap, key in zip(world.contacts.gaps, world.contacts.keys, strict=True) if key.startswith("TIP")]
@@ -189,19 +198,13 @@ def test_a_body_with_impossible_inertia_is_refused():
         world_of(two("continuous", ixx=3.0))
 
 
-DT = 1e-3
-G = 9.81
-
-
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2"]))
 @every("ground", ["flat", "slope"])
 def test_the_reported_forces_satisfy_the_equation_of_motion(name, ground):
     """M v̇ + h = τ + Jᵀ f with Pinocchio's M and h and our contact Jacobian: 100 steps of a robot that is thrown at the ground.
-
-    MuJoCo lets forces act half-way between the two surfaces.
-    """
+    MuJoCo lets forces act half-way between the two surfaces."""
     rng = np.random.default_rng(5)
-    world = robot_world(name, Slope(0.1) if ground == "slope" else None)
+    world = mujoco_world(name, Slope(0.1) if ground == "slope" else None)
     robot = world.robot
     world.reset(world.q, 0.5 * rng.normal(size=18))
     pressed = 0
@@ -228,13 +231,6 @@ def frames(c):
     return np.stack([c.normals, c.tangents, np.cross(c.normals, c.tangents)], axis=1)
 
 
-WHEELS = urdf.robot(
-    "wheels",
-    *[urdf.link("root"), urdf.link("rim", 1.0, 0.02), urdf.link("free", 1.0, 0.02)],
-    *[urdf.joint(name, "root", link, axis="0 0 1", kind="continuous") for name, link in (("axle", "rim"), ("free", "free"))],
-)
-
-
 @every(("viscous", "coulomb"), [(0.1, 0.0), (0.0, 0.05)])
 def test_a_wheel_slows_down_by_its_joint_friction(viscous, coulomb):
     """Inertia 0.02 kg·m² and an armature of 0.03: v decays with b/I, taken at the end of the step, or falls by c/I."""
@@ -251,7 +247,7 @@ def test_a_wheel_slows_down_by_its_joint_friction(viscous, coulomb):
 
 def test_a_control_period_may_have_several_physics_steps():
     """5 ms at once are five steps of 1 ms, and the impulse is theirs together."""
-    coarse, fine = robot_world(), robot_world()
+    coarse, fine = mujoco_world(), mujoco_world()
     tau = np.random.default_rng(4).normal(size=12)
     at_once = coarse.step(tau, 5 * DT)
     parts = [fine.step(tau, DT) for _ in range(5)]
@@ -261,10 +257,9 @@ def test_a_control_period_may_have_several_physics_steps():
 
 
 def test_settings_reach_mujoco():
-    option = robot_world(cone="pyramidal", integrator="implicitfast", impratio=10.0, solref=(-5000.0, -100.0)).model
+    option = mujoco_world(cone="pyramidal", integrator="implicitfast", impratio=10.0, solref=(-5000.0, -100.0)).model
     assert option.opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL
-    assert option.opt.integrator == mujoco.mjtIntegrator.mjINT_IMPLICITFAST
-    assert option.opt.impratio == 10.0
+    assert (option.opt.integrator, option.opt.impratio) == (mujoco.mjtIntegrator.mjINT_IMPLICITFAST, 10.0)
     np.testing.assert_array_equal(option.pair_solref, np.tile([-5000.0, -100.0], (4, 1)))
 
 
@@ -272,7 +267,7 @@ def test_settings_reach_mujoco():
 def test_a_diverged_world_reports_it(terrain, tmp_path, monkeypatch):
     """And does not begin again from where it started, as MuJoCo does by itself, nor write a log file."""
     monkeypatch.chdir(tmp_path)
-    world = robot_world(terrain=terrain)
+    world = mujoco_world(terrain=terrain)
     for _ in range(20):
         result = world.step(np.full(12, 1e300), DT)
         if result.status is not Status.SOLVED:
@@ -298,21 +293,12 @@ def test_friction_of_the_experiment_and_of_the_patch_reaches_mujoco():
     np.testing.assert_allclose(friction(world), patches.at(world.contacts.points)[:, None].repeat(2, axis=1), atol=1e-6)
 
 
-PLATE_AND_BALL = urdf.robot(
-    "two",
-    *[urdf.link("root"), urdf.link("plate", 3.0, (0.05, 0.05, 0.1)), urdf.link("ball", 1.0, 0.01)],
-    urdf.joint("p", "root", "plate", kind="floating", at=(1, 2, 0.02), rpy="0 0 0.5"),
-    urdf.joint("b", "root", "ball", kind="floating", at=(1.02, 2.01, 0.09), rpy="0.4 0 0"),
-)
-
-
 def test_a_ball_lies_on_a_plate_that_lies_on_the_ground():
     """Free bodies that are not placed at the origin; the force of a pair is that on the body of the contact place."""
     corners = [(x, y, -0.02) for x in (-0.2, 0.2) for y in (-0.2, 0.2)]
     points = [ContactPoint(frame="plate", offset=corner) for corner in corners] + [ContactPoint(frame="ball", radius=0.05)]
-    robot = Robot(
-        Description(urdf=PLATE_AND_BALL, base="fixed", contact=points, box=(Box(frame="plate", size=(0.4, 0.4, 0.04)),))
-    )
+    plate = Box(frame="plate", size=(0.4, 0.4, 0.04))
+    robot = Robot(Description(urdf=PLATE_AND_BALL, base="fixed", contact=points, box=(plate,)))
     world = build_world(MujocoSettings(), robot, Flat(), robot.neutral())
     for _ in range(1000):
         result = world.step(np.zeros(0), DT)
@@ -329,17 +315,14 @@ def test_grounds_are_chosen_by_name():
     assert MujocoSettings(solref=(-5e3, -100.0)).contact_solref == (-5e3, -100.0)
 
 
-@every(
-    ("settings", "named"),
-    [
-        ({"grund": "firm"}, r"engine.grund: no such setting of 'mujoco' \(nearest: ground"),
-        ({"ground": "soft"}, "engine.ground"),
-        ({"timestep": 0.0}, "engine.timestep"),
-        ({"solref": (0.001, 1.0)}, "engine: solref: expected a time constant of at least two time steps of 0.001 s"),
-        ({"solref": (-100.0, 1.0)}, "engine: solref: expected two numbers > 0, or"),
-        ({"solreffriction": (0.0, 1.0)}, "engine: solreffriction: expected"),
-        ({"ground": "stiff", "timestep": 0.002}, "solref: expected a time constant of at least two time steps"),
-    ],
+@every_row(
+    ({"grund": "firm"}, r"engine.grund: no such setting of 'mujoco' \(nearest: ground"),
+    ({"ground": "soft"}, "engine.ground"),
+    ({"timestep": 0.0}, "engine.timestep"),
+    ({"solref": (0.001, 1.0)}, "engine: solref: expected a time constant of at least two time steps of 0.001 s"),
+    ({"solref": (-100.0, 1.0)}, "engine: solref: expected two numbers > 0, or"),
+    ({"solreffriction": (0.0, 1.0)}, "engine: solreffriction: expected"),
+    ({"ground": "stiff", "timestep": 0.002}, "solref: expected a time constant of at least two time steps"),
 )
 def test_wrong_settings_are_named(settings, named):
     with pytest.raises(ConfigError, match=named):
@@ -354,14 +337,6 @@ def test_the_engine_is_a_command_line_option_that_names_all(tmp_path, capsys):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         assert ",".join(NAMES) in "".join(capsys.readouterr().out.split())  # lines may end at a hyphen
-
-
-INERTIA = 0.02
-WHEEL = urdf.robot(
-    "wheel",
-    *[urdf.link("stand"), urdf.link("wheel", 1.0, (0.01, 0.01, INERTIA))],
-    urdf.joint("axle", "stand", "wheel", axis="0 0 1", limits=(-1000, 1000, 10, 100)),
-)
 
 
 def wheel(armature: float = 0.0) -> Robot:
@@ -381,9 +356,9 @@ def lifted(world, height=10.0):
 
 
 @every("engine", ["lcp", "mujoco"])
-def test_a_falling_robot_follows_the_discrete_parabola_and_keeps_its_energy_to_first_order(make_world, engine):
+def test_a_falling_robot_follows_the_discrete_parabola_and_keeps_its_energy_to_first_order(engine):
     """A tumbling robot with free joints: no contact, no torque, so energy drifts with the step only."""
-    world = make_world(engine)
+    world = robot_world(engine)
     q, n = lifted(world), 500
     world.reset(q)
     for _ in range(n):
@@ -396,7 +371,7 @@ def test_a_falling_robot_follows_the_discrete_parabola_and_keeps_its_energy_to_f
     v0 = np.random.default_rng(2).normal(size=18)
     drift = []
     for dt in (1e-3, 5e-4):
-        world = make_world(engine)
+        world = robot_world(engine)
         q = lifted(world)
         world.reset(q, v0)
         before = world.robot.energy(q, v0)
@@ -408,24 +383,24 @@ def test_a_falling_robot_follows_the_discrete_parabola_and_keeps_its_energy_to_f
 
 
 @every(("engine", "steps"), [("lcp", 1), ("mujoco", 2)])
-def test_a_push_gives_its_impulse_as_momentum_and_turns_the_block_off_its_centre(make_block, engine, steps):
+def test_a_push_gives_its_impulse_as_momentum_and_turns_the_block_off_its_centre(engine, steps):
     """Off the grid: 3.3 ms from 0.4 ms on, in control steps of so many physics steps."""
-    world = make_block(engine)
+    world = block_world(engine)
     world.reset(lifted(world))
     push = Push(frame="block", force=(4.0, -3.0, 2.0), start=0.4e-3, duration=3.3e-3)
     for _ in range(10 // steps):
         world.step(np.zeros(0), steps * DT, [push])
     np.testing.assert_allclose(2 * world.v[:3], 3.3e-3 * np.array(push.force) - [0, 0, 2 * G * world.t], atol=1e-12)
     np.testing.assert_allclose(world.v[3:], 0, atol=1e-15)
-    world = make_block(engine)
+    world = block_world(engine)
     world.reset(lifted(world))
     world.step(np.zeros(0), DT, [Push(frame="block", force=(0, 5, 0), point=(0.2, 0, 0))])
     assert world.v[5] == pytest.approx(0.2 * 5 * DT / 0.04)
 
 
 @every("engine", ["lcp", "mujoco"])
-def test_a_malformed_state_and_a_push_on_an_unknown_body_are_refused(make_world, engine):
-    world = make_world(engine)
+def test_a_malformed_state_and_a_push_on_an_unknown_body_are_refused(engine):
+    world = robot_world(engine)
     with pytest.raises(InputError, match="q: expected 19"):
         world.reset(np.zeros(18))
     with pytest.raises(InputError, match="v: expected 18"):
@@ -435,16 +410,15 @@ def test_a_malformed_state_and_a_push_on_an_unknown_body_are_refused(make_world,
 
 
 @every("engine", ["lcp", "penalty", "mujoco"])
-def test_two_runs_and_a_reset_are_identical(make_world, make_stand, engine):
-    world, ends = make_world(engine), []
+def test_two_runs_and_a_reset_are_identical(engine):
+    world, ends = robot_world(engine), []
     for again in range(3):
         if again == 2:
-            world = make_world(engine)
+            world = robot_world(engine)
         start = load_robot("quadruped")[1]
         world.reset(start)
-        assert world.q.tobytes() == start.tobytes()
-        assert world.t == 0.0
-        stand = make_stand(world)
+        assert (world.q.tobytes(), world.t) == (start.tobytes(), 0.0)
+        stand = Stand(world)
         for _ in range(200):
             world.step(stand.torque(), DT, [Push(frame="BODY0", force=(8, 5, 0), start=0.02, duration=0.1)])
         ends.append((world.q.tobytes(), world.v.tobytes()))

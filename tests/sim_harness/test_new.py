@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import urdf
-from fast import every, full
+from cli import fails, prints
+from disk import written
+from fast import every, every_row, full
 
-from controllers.build import load_controller
 from controllers.command import Inputs
 from controllers.config.loading import files
 from controllers.robot.kinematics import contact_places, resting
-from controllers.robot.load import load_robot
-from idyn import Robot, State
-from idyn.contact.terrain import Flat
+from idyn import Flat, Robot, State, load_controller, load_robot
 from sim_harness.commands.main import main
 from sim_harness.new.draft import draft, load
 from sim_harness.new.source import find_model, poses_of
@@ -29,6 +28,11 @@ QUADRUPEDS = {
     "b1": "b1_description/urdf/b1.urdf",
     "anymal-c": "anymal_c_simple_description/urdf/anymal.urdf",
 }
+STANDING = ("solo_description/robots/solo.urdf", "panda_description/urdf/panda.urdf", "z1_description/urdf/z1.urdf")
+DRAFTED = [path for path in files("experiments").values() if path.parent.name == "drafted"]
+FOOT = urdf.touching('sphere radius="0.02"', -0.18)
+WHEEL = urdf.touching('cylinder radius="0.07" length="0.03"', rpy="1.570796 0 0")
+CORNERS = {"FL": (0.2, 0.1), "FR": (0.2, -0.1), "RL": (-0.2, 0.1), "RR": (-0.2, -0.1)}  # hips of the small quadruped [m]
 
 
 def drafted(urdf, folder, *options):
@@ -37,15 +41,12 @@ def drafted(urdf, folder, *options):
     return path
 
 
-@every(
-    ("file", "frames", "radius"),
-    [
-        (QUADRUPEDS["go1"], {"FL_foot", "FR_foot", "RL_foot", "RR_foot"}, 0.02),
-        (QUADRUPEDS["hyq"], {"lf_foot", "lh_foot", "rf_foot", "rh_foot"}, 0.0217),
-        ("solo_description/robots/solo.urdf", {"FL_FOOT", "FR_FOOT", "HL_FOOT", "HR_FOOT"}, 0.016),
-    ],
+@every_row(
+    (QUADRUPEDS["go1"], {"FL_foot", "FR_foot", "RL_foot", "RR_foot"}, 0.02),
+    (QUADRUPEDS["hyq"], {"lf_foot", "lh_foot", "rf_foot", "rh_foot"}, 0.0217),
+    ("solo_description/robots/solo.urdf", {"FL_FOOT", "FR_FOOT", "HL_FOOT", "HR_FOOT"}, 0.016),
 )
-def test_feet_are_found_with_their_radii(tmp_path, file, frames, radius):
+def test_feet_are_found_with_their_radii(file, frames, radius, tmp_path):
     """From spheres of the URDF, and from meshes: solo's is a sphere of 16 mm."""
     contact = tomllib.loads(drafted(file, tmp_path).read_text())["robot"]["contact"]
     assert {place["frame"] for place in contact} == frames
@@ -80,8 +81,7 @@ def test_a_humanoid_without_a_pose_stands_with_its_mass_above_its_soles(tmp_path
 
 
 def test_gains_follow_the_inertia_of_light_joints(tmp_path):
-    """The gripper of B1's arm: its inertia about its own axis, with the rest of the robot free, is below damping × period. No
-    rotor is invented for it."""
+    """B1's gripper: its inertia about its axis, with the robot free, is below damping × period. No rotor is invented for it."""
     path = drafted("b1_description/urdf/b1-z1.urdf", tmp_path)
     controller = load_controller(str(path))
     robot, stance = controller.robot, controller.stance
@@ -112,8 +112,7 @@ def test_what_mujoco_refuses_is_simulated_by_the_default_engine(tmp_path, capsys
 def test_a_file_is_replaced_only_when_told(tmp_path, capsys):
     path = drafted(QUADRUPEDS["go1"], tmp_path)
     before = path.read_text()
-    assert main(["new", DATA + QUADRUPEDS["go1"], "--out", str(path), "--stand"]) == 2
-    assert "the file exists" in capsys.readouterr().err
+    assert "the file exists" in fails(capsys, "new", DATA + QUADRUPEDS["go1"], "--out", str(path), "--stand")
     assert path.read_text() == before
     drafted(QUADRUPEDS["go1"], tmp_path, "--stand", "--force")
     assert "gait" in before
@@ -152,8 +151,7 @@ def test_an_mjcf_is_drafted_with_the_pose_of_its_keyframe_and_places_on_the_wire
     assert main(["new", str(mjcf), "--out", str(target)]) == 0
     config = tomllib.loads(target.read_text())
     assert [place["radius"] for place in config["robot"]["contact"]] == [0.02] * 4
-    assert config["robot"]["standing"]["LF_knee"] == -1.4
-    assert config["controller"]["reference"]["kind"] == "gait"
+    assert (config["robot"]["standing"]["LF_knee"], config["controller"]["reference"]["kind"]) == (-1.4, "gait")
     robot = Robot.from_mjcf(mjcf)
     slots = joint_slots(robot)
     assert tuple(slot.name for slot in slots) == robot.joint_names
@@ -164,8 +162,7 @@ def test_an_mjcf_is_drafted_with_the_pose_of_its_keyframe_and_places_on_the_wire
 @full
 def test_an_mjcf_is_simulated_without_a_file_of_its_own(mjcf, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["simulate", str(mjcf), "--seconds", "3", "--json", "figures.json"]) == 0
-    assert "keyframe 'home'" in capsys.readouterr().out
+    assert "keyframe 'home'" in prints(capsys, "simulate", str(mjcf), "--seconds", "3", "--json", "figures.json")
     (run,) = json.loads((tmp_path / "figures.json").read_text())
     assert run["verdict"]["upright"]
     assert run["drift"] > 0.3
@@ -190,14 +187,11 @@ def test_a_robot_is_simulated_by_its_name(tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-@every(
-    ("robot", "experiments"), [("g1", "stand-g1, walk-g1"), ("bolt", "walk-bolt"), ("fivebar", "squat-fivebar, trot-fivebar")]
-)
-def test_a_robot_without_a_draft_names_its_experiments(tmp_path, monkeypatch, capsys, robot, experiments):
+@every_row(("g1", "stand-g1, walk-g1"), ("bolt", "walk-bolt"), ("fivebar", "squat-fivebar, trot-fivebar"))
+def test_a_robot_without_a_draft_names_its_experiments(robot, experiments, tmp_path, monkeypatch, capsys):
     """Several models have the name, no draft stands, or the robot is none of the collection."""
     monkeypatch.chdir(tmp_path)
-    assert main(["simulate", robot]) == 2
-    assert f"; experiments of that name: {experiments}" in capsys.readouterr().err
+    assert f"; experiments of that name: {experiments}" in fails(capsys, "simulate", robot)
 
 
 def test_a_mimic_is_said_before_other_warnings(tmp_path, capsys):
@@ -207,10 +201,8 @@ def test_a_mimic_is_said_before_other_warnings(tmp_path, capsys):
         bent = '<mimic joint="j0" multiplier="2"/>' if k == 5 else ""
         parts.append(urdf.link(f"l{k + 1}", 1.0, (0.01 if k == 5 else 0.05, 0.01, 0.01)))
         parts.append(urdf.joint(f"j{k}", f"l{k}", f"l{k + 1}", bent, axis="0 1 0", at=0.1, kind="continuous"))
-    path = tmp_path / "finger.urdf"
-    path.write_text(urdf.robot("finger", *parts))
-    assert main(["new", str(path), "--out", str(tmp_path / "x.toml")]) == 0
-    said = capsys.readouterr().out
+    path = written(tmp_path / "finger.urdf", urdf.robot("finger", *parts))
+    said = prints(capsys, "new", str(path), "--out", str(tmp_path / "x.toml"))
     assert "joint j5: mimic is ignored: nothing holds the joint at 2 · j0 + 0" in said
     assert "and 2 more warnings: idyn check" in said
 
@@ -223,24 +215,17 @@ def test_a_given_srdf_is_used_also_for_a_joint_at_its_limit(tmp_path, value, low
     assert lowest <= config["robot"]["standing"]["panda_joint4"] == pytest.approx(lowest, abs=1e-3)
 
 
-@every(
-    ("word", "message"),
-    [
-        ("anymal", "several robots have this name"),
-        ("hyqq", "nearest: hyq"),
-        ("robot.urdf.xacro", "expand it first"),
-        ("missing.urdf", "no such file"),
-        ("robot_descriptions:no_such_robot", "robot_descriptions"),
-        (DATA + "iris_description/robots/iris_simple.urdf", "expected at least one joint with a motor"),
-    ],
+@every_row(
+    ("anymal", "several robots have this name"),
+    ("hyqq", "nearest: hyq"),
+    ("robot.urdf.xacro", "expand it first"),
+    ("missing.urdf", "no such file"),
+    ("robot_descriptions:no_such_robot", "robot_descriptions"),
+    (DATA + "iris_description/robots/iris_simple.urdf", "expected at least one joint with a motor"),
 )
 def test_what_is_not_found_or_has_no_motors_is_said(word, message, capsys, tmp_path):
-    assert main(["new", word, "--out", str(tmp_path / "x.toml")]) == 2
-    assert message in capsys.readouterr().err
+    assert message in fails(capsys, "new", word, "--out", str(tmp_path / "x.toml"))
     assert not (tmp_path / "x.toml").exists()
-
-
-STANDING = ("solo_description/robots/solo.urdf", "panda_description/urdf/panda.urdf", "z1_description/urdf/z1.urdf")
 
 
 @full
@@ -256,18 +241,11 @@ def test_a_draft_trots_or_stands_in_mujoco_at_the_first_try(tmp_path, urdf):
         assert run["drift"] > 0.7 * 4 * gait["path"]["velocity"][0]
 
 
-DRAFTED = [path for path in files("experiments").values() if path.parent.name == "drafted"]
-
-
 @every("path", DRAFTED)
 def test_a_shipped_draft_is_what_new_writes(path):
     assert path.stem in QUADRUPEDS
     model = find_model(tomllib.loads(path.read_text(encoding="utf-8"))["robot"]["urdf"], Path.cwd())
     assert draft(model, poses_of(model)).text == path.read_text(encoding="utf-8")
-
-
-FOOT = urdf.touching('sphere radius="0.02"', -0.18)
-WHEEL = urdf.touching('cylinder radius="0.07" length="0.03"', rpy="1.570796 0 0")
 
 
 def robot(places, wheels):
@@ -276,11 +254,9 @@ def robot(places, wheels):
     for i, x in enumerate(places):
         for side, s in (("l", 1), ("r", -1)):
             name = f"{side}{i}"
-            parts += [
-                urdf.link(f"{name}_hip", 0.3, (1e-3, 1e-3, 2e-4)),
-                urdf.link(f"{name}_thigh", 0.4, (2e-3, 2e-3, 4e-4), -0.08),
-            ]
-            parts += [urdf.link(f"{name}_shank", 0.15, (6e-4, 6e-4, 1.2e-4), -0.08, "" if wheels else FOOT)]
+            parts.append(urdf.link(f"{name}_hip", 0.3, (1e-3, 1e-3, 2e-4)))
+            parts.append(urdf.link(f"{name}_thigh", 0.4, (2e-3, 2e-3, 4e-4), -0.08))
+            parts.append(urdf.link(f"{name}_shank", 0.15, (6e-4, 6e-4, 1.2e-4), -0.08, "" if wheels else FOOT))
             for k, parent, child, at, axis, lower, upper in (
                 (1, "trunk", f"{name}_hip", (x, 0.1 * s, 0), "1 0 0", -0.8, 0.8),
                 (2, f"{name}_hip", f"{name}_thigh", (0, 0.06 * s, 0), "0 1 0", -1.5, 2.5),
@@ -298,18 +274,13 @@ def robot(places, wheels):
 def test_it_stands_in_its_own_world(tmp_path, capsys, places, wheels, radius):
     path, draft = tmp_path / "legs.urdf", tmp_path / "legs.toml"
     path.write_text(robot(places, wheels), encoding="utf-8")
-    assert main(["new", str(path), "--out", str(draft)]) == 0
-    said = capsys.readouterr().out
+    said = prints(capsys, "new", str(path), "--out", str(draft))
     contact = tomllib.loads(draft.read_text())["robot"]["contact"]
     assert len(contact) == 2 * len(places)
     assert {place["radius"] for place in contact} == {radius}
     assert all("offset" not in place for place in contact) == wheels  # a sphere about the axle
     assert ("a sphere of its radius about its axle" in said) == wheels
-    assert main(["simulate", str(draft), "--seconds", "1"]) == 0
-    assert "stood" in capsys.readouterr().out
-
-
-CORNERS = {"FL": (0.2, 0.1), "FR": (0.2, -0.1), "RL": (-0.2, 0.1), "RR": (-0.2, -0.1)}  # hips of the small quadruped [m]
+    assert "stood" in prints(capsys, "simulate", str(draft), "--seconds", "1")
 
 
 def solid(name, mass, shape="", at=0.0):
@@ -323,10 +294,8 @@ def hinge(name, parent, child, at=0.0, axis="0 1 0", lower=-3.1, upper=3.1, rpy=
 def flat_leg(name, hip, along=(1, 0, 0), parent="trunk", rpy="0 0 0"):
     """A leg of two joints in its plane, 0.4 m long; at angles of zero it points along `along` of the base turned by `rpy`."""
     end, middle = 0.2 * np.array(along), 0.1 * np.array(along)
-    parts = [
-        solid(f"{name}_thigh", 0.3, 'sphere radius="0.01"', middle),
-        solid(f"{name}_shank", 0.2, 'sphere radius="0.02"', end),
-    ]
+    parts = [solid(f"{name}_thigh", 0.3, 'sphere radius="0.01"', middle)]
+    parts.append(solid(f"{name}_shank", 0.2, 'sphere radius="0.02"', end))
     parts.append(hinge(f"{name}_pitch", parent, f"{name}_thigh", hip, rpy=rpy))
     return "".join([*parts, hinge(f"{name}_knee", f"{name}_thigh", f"{name}_shank", end)])
 
@@ -343,7 +312,6 @@ def drafted_with_words(urdf, capsys, *options):
 
 
 def quadruped(path, along):
-    """Its legs roll at the hips, too."""
     parts = []
     for name, (x, y) in CORNERS.items():
         parts += [solid(f"hip_{name}", 0.3), hinge(f"{name}_roll", "trunk", f"hip_{name}", (x, y, 0), axis="1 0 0")]
@@ -363,19 +331,14 @@ def test_legs_that_lie_flat_or_point_up_at_zero_are_found(tmp_path, capsys, alon
     assert places[:, 2] == pytest.approx([0.02] * 4, abs=1e-5)
     assert stance[2] > 0.3
     assert np.sign(places[:, :2]).tolist() == [[1, 1], [1, -1], [-1, 1], [-1, -1]]
-    assert main(["simulate", target, "--seconds", "4"]) == 0
-    assert "walked" in capsys.readouterr().out
+    assert "walked" in prints(capsys, "simulate", target, "--seconds", "4")
 
 
 def test_a_model_with_y_up_is_told_how_to_turn(tmp_path, capsys):
     """The same quadruped turned about its x axis; the joint that the message names turns it back."""
-    parts = [
-        flat_leg(name, (x, 0, -y), (0, -1, 0)).replace('axis xyz="0 1 0"', 'axis xyz="0 0 1"')
-        for name, (x, y) in CORNERS.items()
-    ]
-    path = write(tmp_path / "lying.urdf", parts)
-    assert main(["new", str(path), "--out", str(tmp_path / "refused.toml")]) == 2
-    said = capsys.readouterr().err
+    legs = [flat_leg(name, (x, 0, -y), (0, -1, 0)) for name, (x, y) in CORNERS.items()]
+    path = write(tmp_path / "lying.urdf", [leg.replace('axis xyz="0 1 0"', 'axis xyz="0 0 1"') for leg in legs])
+    said = fails(capsys, "new", str(path), "--out", str(tmp_path / "refused.toml"))
     assert "another axis of the base than z seems to point up: y. 4 feet reach the ground then" in said
     assert "--fixed fixes the robot to the world" in said
     rpy = said.partition('rpy="')[2].partition('"')[0]
@@ -389,11 +352,8 @@ def test_a_model_with_y_up_is_told_how_to_turn(tmp_path, capsys):
 @full
 def test_of_two_halves_of_a_leg_one_has_the_contact(tmp_path, capsys):
     """Eight halves with three rows each would be 24 rows for the 22 velocities of the robot."""
-    halves = [
-        flat_leg(f"{name}{half}", (x, y + s, 0), (0, 0, 1))
-        for name, (x, y) in CORNERS.items()
-        for half, s in zip("ab", (0, 0.02), strict=True)
-    ]
+    places = [(f"{name}{half}", (x, y + s, 0)) for name, (x, y) in CORNERS.items() for half, s in (("a", 0), ("b", 0.02))]
+    halves = [flat_leg(name, place, (0, 0, 1)) for name, place in places]
     config, said, _ = drafted_with_words(write(tmp_path / "halves.urdf", halves), capsys)
     assert [place["frame"] for place in config["robot"]["contact"]] == [f"{name}a_shank" for name in CORNERS]
     assert "another foot is beside them: FLb_shank, FRb_shank, RLb_shank, RRb_shank" in said
@@ -412,8 +372,7 @@ def test_legs_of_two_joints_rest_although_their_planes_are_not_exactly_vertical(
 def test_a_hand_is_not_a_quadruped(tmp_path, capsys):
     """Its four fingers point up, and their limits do not let them hang below the palm."""
     urdf = DATA + "allegro_hand_description/urdf/allegro_left_hand.urdf"
-    assert main(["new", urdf, "--out", str(tmp_path / "x.toml")]) == 0
-    assert "fixed to the world" in capsys.readouterr().out
+    assert "fixed to the world" in prints(capsys, "new", urdf, "--out", str(tmp_path / "x.toml"))
 
 
 @pytest.mark.full
@@ -454,8 +413,7 @@ def test_fingers_in_a_row_are_no_legs(tmp_path, capsys):
 def test_an_arm_whose_base_has_no_inertia_is_fixed_to_the_world(tmp_path, capsys):
     """A floating base without mass below a joint about z has a singular mass matrix."""
     arm = solid("upper", 1.0) + hinge("turn", "base", "upper", axis="0 0 1")
-    path = tmp_path / "arm.urdf"
-    path.write_text(urdf.robot("arm", urdf.link("base"), arm), encoding="utf-8")
+    path = written(tmp_path / "arm.urdf", urdf.robot("arm", urdf.link("base"), arm))
     config, said, _ = drafted_with_words(path, capsys)
     assert config["robot"]["base"] == "fixed"
     assert "its base has no inertia of its own" in said

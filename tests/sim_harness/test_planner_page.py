@@ -16,12 +16,10 @@ from mujoco_robot import DT, MS, PERIOD, ClientRobot, DrivenRobot, MujocoRobot, 
 from scipy.spatial.transform import Rotation
 
 from controllers.config.loading import load
-from controllers.robot.load import load_robot
 from controllers.settings import ControllerSettings
-from idyn import Flat, contacts_from_geometry
+from idyn import Contact, Flat, StateMessage, contacts_from_geometry, load_robot
 from idyn.model.so3 import tilt
 from sim_harness.run.server_process import ServerProcess
-from transport.protocol.messages.state import Contact, StateMessage
 from transport.server.settings import ServerSettings
 
 
@@ -87,15 +85,10 @@ def test_the_policy_of_the_page(tmp_path):
 
 @full
 def test_a_client_of_the_page_s_world_stands(tmp_path):
-    """The quadruped, through a client that knows the world by its messages only."""
     heights, address, (robot, stance) = [], f"ipc://{tmp_path}/w", load_robot("quadruped")
     simulate = example("clients/python/mujoco_world.py")["simulate"]
     thread = threading.Thread(target=lambda: heights.append(simulate(address, "quadruped", 1000)))
-    with (
-        served(tmp_path, "quadruped") as (_, client),
-        zmq.Context() as context,
-        context.socket(zmq.REQ) as world,
-    ):
+    with served(tmp_path, "quadruped") as (_, client), zmq.Context() as context, context.socket(zmq.REQ) as world:
         thread.start()
         world.connect(address)
         tau = np.zeros(robot.na).tobytes()
@@ -140,20 +133,15 @@ SCRIPTS = ROOT / "docs" / "examples" / "planners"
 GRAVITY = 9.81
 
 
-def plan_with(python, folder):
-    """The plan that an interpreter's Crocoddyl makes, as a file."""
-    path = folder / "jump.npz"
-    subprocess.run([python, SCRIPTS / "plan_jump.py", path], check=True, capture_output=True, text=True)
-    return path
-
-
 @pytest.fixture(scope="module", params=["shipped", "new"])
 def path(request, tmp_path_factory):
     if request.param == "shipped":
         return SCRIPTS / "jump.npz"
     if (python := request.config.getoption("crocoddyl")) is None:
         pytest.skip("needs --crocoddyl PYTHON, an interpreter of an environment with crocoddyl")
-    return plan_with(python, tmp_path_factory.mktemp("plan"))
+    path = tmp_path_factory.mktemp("plan") / "jump.npz"
+    subprocess.run([python, SCRIPTS / "plan_jump.py", path], check=True, capture_output=True, text=True)
+    return path
 
 
 def test_the_plan_is_a_jump(path):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from fast import full
 
-from controllers.robot.load import load_robot
-from idyn import Flat, State, contacts_from_geometry
+from idyn import Flat, State, contacts_from_geometry, load_robot
 from idyn.model.so3 import tilt
 from idyn.tasks import ForceTask, FrameTask, PostureTask, TaskStack, predict_tasks
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
@@ -32,11 +31,8 @@ class Corner:
 
 def press(ground, seconds=6.0):
     """Lean away from the foot, lift it by 15 cm, put it on a wall 6 cm in front of it, and press from t = 3 s on, with a force
-    that grows for one second.
-
-    Return, all of the last second: the normal force of the foot [N] (n), the largest tilt [rad], the largest component of the
-    trunk's position error [mm], mean |dτ/dt| [N·m/s]; and whether all ticks were solved.
-    """
+    that grows for one second. Return, all of the last second: the normal force of the foot [N] (n), the largest tilt [rad], the
+    largest component of the trunk's position error [mm], mean |dτ/dt| [N·m/s]; and whether all ticks were solved."""
     robot, stance = load_robot("go2")
     trunk, foot = stance[:3].copy(), robot.frames.placement(FOOT, stance).translation.copy()
     terrain = Corner(foot[0] + 0.06 + 0.022)  # the foot's sphere touches after 6 cm

@@ -7,10 +7,10 @@ from itertools import product
 import msgspec
 import numpy as np
 import pytest
-from conftest import block_world
 from fast import every, full
 from problems import DT, cross, random_problems, solved, step_problem
 from quantecon.optimize.lcp_lemke import lcp_lemke
+from stands import block_world
 
 from idyn.solvers.qp import solve_qp
 from sim_harness.engines.contact_space import contact_space
@@ -25,11 +25,10 @@ H = 1 / 120  # the note's step [s]
 
 
 problem = partial(step_problem, dt=H)
-
-
-def particle(mu=0.5, v=(0.0, 0.0, 0.0), mass=1.0, **given):
-    """On the plane z = 0."""
-    return problem(mass * np.eye(3), np.eye(3), mu, v=v, h=[0, 0, mass * G], **given)
+STACK = np.array([8.0, 64.0, 512.0, 4096.0, 32768.0])  # masses of boxes on one another, the heaviest on top [kg]
+STACKED = np.array([367364.88, 367286.4, 366658.56, 361635.84, 321454.08])  # normal forces, from the bottom [N]
+MUS = [0.0, 0.2, 1.0, np.inf]
+RECOVERY = 0.1
 
 
 def box(mass=10.0, half=0.5, height=0.2, mu=0.5, force=(0.0, 0.0, 0.0), **given):
@@ -38,10 +37,6 @@ def box(mass=10.0, half=0.5, height=0.2, mu=0.5, force=(0.0, 0.0, 0.0), **given)
     J = np.vstack([np.hstack([np.eye(3), -cross(r)]) for r in corners])
     M = np.diag([mass] * 3 + [mass / 6] * 3)
     return problem(M, J, mu, h=[0, 0, mass * G, 0, 0, 0], force=[*force, 0, 0, 0], **given)
-
-
-STACK = np.array([8.0, 64.0, 512.0, 4096.0, 32768.0])  # masses of boxes on one another, the heaviest on top [kg]
-STACKED = np.array([367364.88, 367286.4, 366658.56, 361635.84, 321454.08])  # normal forces, from the bottom [N]
 
 
 def stack():
@@ -84,12 +79,10 @@ def test_random_lcps_have_their_only_root():
 
 def test_compliant_contacts_damp_only_after_touching():
     """Above the ground no force brakes the fall at any speed."""
-    falling = particle(v=(0, 0, -1.0), gaps=[1e-3], dt=5e-4, stiffness=np.array([5e4]), dissipation=np.array([0.1]))
+    given = {"gaps": [1e-3], "dt": 5e-4, "stiffness": np.array([5e4]), "dissipation": np.array([0.1])}
+    falling = problem(np.eye(3), np.eye(3), 0.5, v=(0, 0, -1.0), h=[0, 0, G], **given)  # on the plane z = 0
     assert Newton().solve(falling).p[0, 2] == 0.0
     assert problem(np.eye(3), np.eye(3), 0.5).stiffness is None
-
-
-MUS = [0.0, 0.2, 1.0, np.inf]
 
 
 def pile(rng, mu):
@@ -152,8 +145,7 @@ def assert_coulomb(given, solution, recovery=0.05):
 @pytest.mark.parametrize("mu", [*MUS, None])
 @pytest.mark.parametrize("make", [pile, pushed_box, limbs])
 def test_random_problems_satisfy_coulombs_law(make, mu):
-    """None: another μ at each contact. With μ = ∞ not all have a solution; where it is finite, piles with friction are refused
-    now and then, 3 of 900, and nothing else is."""
+    """None: another μ at each contact. With μ = ∞ some have no solution; else piles with friction are refused, 3 of 900."""
     rng, solved = np.random.default_rng(10), 0
     for _ in range(60):
         given = make(rng, 0.0 if mu is None else mu)
@@ -207,9 +199,6 @@ def test_random_torques_on_a_quadruped_are_solved(infinite):
         solution = Newton().solve(p)
         assert solution.status.ok
         assert_coulomb(p, solution)
-
-
-RECOVERY = 0.1
 
 
 @every("name", ["quadruped", "solo12"])
@@ -274,25 +263,17 @@ def test_the_solvers_agree_in_the_motion(solver):
             np.testing.assert_allclose(solution.v_plus, expected.v_plus, atol=1e-6)
 
 
-def block_problem(world, force):
-    """The block of 2 kg on its four corners, at rest, under a force [N] at its centre and no other."""
-    terms = world.robot.terms(world.q, world.v)
-    J = contact_jacobian(terms.axes, world.robot.tree.support, world.contacts)
-    return step_problem(terms.M, J, 0.5, force=np.concatenate([force, np.zeros(3)]))
-
-
 def test_a_wall_does_not_hold_a_falling_block_and_a_pressed_patch_does_not_spin():
     """It touches without pressing: [D15] to the letter would hold it there. Pushed down and twisted: the four corners hold,
     though two or three of them carry all."""
-    problem = msgspec.structs.replace(
-        block_problem(block_world("no-slip"), np.array([0, 0, 0.0])), force=np.array([2 * 9.81, 0, 0, 0, 0, 0])
-    )
+    world = block_world("no-slip")  # the block of 2 kg on its four corners, at rest
+    terms = world.robot.terms(world.q, world.v)
+    J = contact_jacobian(terms.axes, world.robot.tree.support, world.contacts)
+    problem = still = step_problem(terms.M, J, 0.5, force=np.array([2 * 9.81, 0, 0, 0, 0, 0]))
     solution = NoSlip().solve(problem)
     assert solution.v_plus[0] == pytest.approx(9.81 * DT)
     assert not solution.p.any()
-    problem = msgspec.structs.replace(
-        block_problem(block_world("no-slip"), np.zeros(3)), force=np.array([0, 0, -5.0, 0, 0, 3.0])
-    )
+    problem = msgspec.structs.replace(still, force=np.array([0, 0, -5.0, 0, 0, 3.0]))
     solution = NoSlip().solve(problem)
     np.testing.assert_allclose(solution.v_plus, 0, atol=1e-12)
 

@@ -7,15 +7,14 @@ from types import SimpleNamespace
 import msgspec
 import numpy as np
 import pytest
+from disk import written
 from fast import full
 from known_ends import STAND
+from stands import Stand, robot_world
 
 from controllers.command import Command, Mode, Reference
 from controllers.robot.damping import DriveGains
-from controllers.robot.load import load_robot
-from idyn.contact.contacts import contacts_from_geometry
-from idyn.contact.terrain import Flat
-from idyn.errors import InputError
+from idyn import Flat, InputError, contacts_from_geometry, hello_for, load_robot
 from sim_harness.commands.main import main
 from sim_harness.measure.fall import Posture
 from sim_harness.measure.trace import TraceWriter
@@ -27,7 +26,6 @@ from sim_harness.run.server_process import ServerProcess
 from sim_harness.studies.pauses import Outcome, study, table, walks
 from sim_harness.studies.study import report_of
 from transport.protocol.messages.base import Code, ErrorMessage
-from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
@@ -52,17 +50,10 @@ class Holding:
     def answer(self, state, contacts, inputs):
         self.seen.append((len(contacts), inputs.dt, inputs.tau_applied))
         tau = self.tau - 20 * (self.robot.joint_angles(state.q) - self.angles) - 0.1 * state.v[self.robot.tree.a]
-        zeros = np.zeros(12)
-        return Command(
-            tau=tau,
-            tau_ff=tau,
-            tau_fb=zeros,
-            limited_by=np.zeros(12, dtype=np.int64),
-            mode=Mode.FAULT if len(self.seen) == self.faults_at else Mode.OK,
-            prediction=None,
-            reference=Reference(q=self.angles, v=zeros, a=zeros),
-            drive=DriveGains(kp=np.full(12, 20.0), kd=np.full(12, 0.1)),
-        )
+        zeros, mode = np.zeros(12), Mode.FAULT if len(self.seen) == self.faults_at else Mode.OK
+        torques = {"tau": tau, "tau_ff": tau, "tau_fb": zeros, "limited_by": np.zeros(12, dtype=np.int64)}
+        reference, drive = Reference(q=self.angles, v=zeros, a=zeros), DriveGains(kp=np.full(12, 20.0), kd=np.full(12, 0.1))
+        return Command(**torques, mode=mode, prediction=None, reference=reference, drive=drive)
 
     def estimator(self):
         return None
@@ -80,9 +71,9 @@ class Holding:
         return {"urdf": self.robot.description.urdf, "settings": {}}
 
 
-def side(make_world, make_stand, wrap=lambda client: client):
-    world = make_world()
-    controller = Holding(make_stand(world).tau)
+def side(wrap=lambda client: client):
+    world = robot_world()
+    controller = Holding(Stand(world).tau)
     service = Service(controller, ServerSettings(controller="none"), clock=lambda: round(world.t * 1e9))
     client = Loopback(service, hello_for(world.robot, DT, kind="sim"), clock=lambda: round(world.t * 1e9))
     client.hello()
@@ -114,11 +105,10 @@ class Faulty:
         return reply
 
 
-def test_the_robot_stands_in_lock_step_and_such_runs_are_identical(make_world, make_stand):
-    robot_side, controller = side(make_world, make_stand)
+def test_the_robot_stands_in_lock_step_and_such_runs_are_identical():
+    robot_side, controller = side()
     trace = robot_side.run(0.3)
-    assert len(trace) == 300
-    assert trace.share("ok") == 1
+    assert (len(trace), trace.share("ok")) == (300, 1)
     np.testing.assert_allclose(trace.t, np.arange(300) * DT, atol=1e-12)
     np.testing.assert_allclose(trace.simulated[:, :, 0].sum(axis=1), 47.088, rtol=1e-6)
     assert np.isnan(trace.predicted).all()
@@ -129,32 +119,28 @@ def test_the_robot_stands_in_lock_step_and_such_runs_are_identical(make_world, m
     assert dt == pytest.approx(DT)
     np.testing.assert_array_equal(applied, trace.tau[-2])
     assert controller.seen[0][1:] == (0.0, None)
-    first, second = (side(make_world, make_stand)[0].run(0.1) for _ in range(2))
-    assert first.q.tobytes() == second.q.tobytes()
-    assert first.tau.tobytes() == second.tau.tobytes()
+    first, second = (side()[0].run(0.1) for _ in range(2))
+    assert (first.q.tobytes(), first.tau.tobytes()) == (second.q.tobytes(), second.tau.tobytes())
 
 
-def test_lost_replies_trigger_the_failsafe_and_the_world_goes_on(make_world, make_stand):
+def test_lost_replies_trigger_the_failsafe_and_the_world_goes_on():
     """Otherwise a robot that falls after its stop would not be seen to fall."""
-    robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=50))
+    robot_side, _ = side(lambda client: Faulty(client, lost=50))
     trace = robot_side.run(0.3)
     modes = [trace.modes[i] for i in trace.mode]
     first = {mode: modes.index(mode) for mode in trace.modes}
     assert list(first) == ["ok", "failsafe:follow", "failsafe:rest", "failsafe:stopped"]
-    assert first["failsafe:follow"] == 50
-    assert first["failsafe:rest"] == 49 + 20
-    assert first["failsafe:stopped"] == 49 + 100
+    assert (first["failsafe:follow"], first["failsafe:rest"], first["failsafe:stopped"]) == (50, 49 + 20, 49 + 100)
     assert robot_side.stopped
     assert np.isnan(trace.round_trip[50:]).all()
-    robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=50))
+    robot_side, _ = side(lambda client: Faulty(client, lost=50))
     trace = robot_side.run(0.3, (), Posture(robot_side.world.robot, Flat(), robot_side.world.q))
-    assert trace.modes[trace.mode[-1]] == "failsafe:stopped"
-    assert len(trace) == 300
+    assert (trace.modes[trace.mode[-1]], len(trace)) == ("failsafe:stopped", 300)
 
 
-def test_a_stopped_robot_stands_until_reset(make_world, make_stand):
+def test_a_stopped_robot_stands_until_reset():
     """Replies are missing for 200 ms: the server also reports an outage, and the robot keeps standing."""
-    robot_side, controller = side(make_world, make_stand, lambda client: Faulty(client, lost=50, back=250))
+    robot_side, controller = side(lambda client: Faulty(client, lost=50, back=250))
     trace = robot_side.run(0.6)
     assert trace.modes[trace.mode[-1]] == "failsafe:stopped"
     assert robot_side.refused == {"latched_fault": 350}
@@ -166,15 +152,15 @@ def test_a_stopped_robot_stands_until_reset(make_world, make_stand):
     again = robot_side.run(0.3)
     assert again.share("ok") == 1
     np.testing.assert_allclose(again.q[-1], trace.q[0], atol=1e-3)
-    robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=50, back=250))
+    robot_side, _ = side(lambda client: Faulty(client, lost=50, back=250))
     robot_side.run(0.3)
     robot_side.world.v = np.full(18, 20.0)
     assert not robot_side.reset()
     assert robot_side.stopped
 
 
-def test_after_a_fault_the_robot_damps_with_current_speeds(make_world, make_stand):
-    robot_side, controller = side(make_world, make_stand)
+def test_after_a_fault_the_robot_damps_with_current_speeds():
+    robot_side, controller = side()
     controller.faults_at = 30
     trace = robot_side.run(0.1)
     damped = np.array([trace.modes[mode] == "failsafe:damping" for mode in trace.mode])
@@ -183,9 +169,9 @@ def test_after_a_fault_the_robot_damps_with_current_speeds(make_world, make_stan
     assert robot_side.refused == {"latched_fault": 70}
 
 
-def test_refusals_are_reported_once_and_an_invalid_reply_counts_as_missing(make_world, make_stand, caplog):
+def test_refusals_are_reported_once_and_an_invalid_reply_counts_as_missing(caplog):
     error = ErrorMessage(code=Code.NON_FINITE, message="expected finite numbers", recoverable=True)
-    robot_side, _ = side(make_world, make_stand, lambda client: Faulty(client, lost=10, back=15, error=error))
+    robot_side, _ = side(lambda client: Faulty(client, lost=10, back=15, error=error))
     robot_side.run(0.05)
     assert robot_side.refused == {"non_finite": 5}
     assert caplog.text.count("expected finite numbers") == 1
@@ -195,11 +181,10 @@ def test_refusals_are_reported_once_and_an_invalid_reply_counts_as_missing(make_
             reply = super().exchange(state)
             return msgspec.structs.replace(reply, tau=reply.tau[:-8]) if self.count == 10 else reply
 
-    robot_side, _ = side(make_world, make_stand, lambda client: Mangled(client, lost=10**9))
+    robot_side, _ = side(lambda client: Mangled(client, lost=10**9))
     trace = robot_side.run(0.02)
     assert robot_side.refused == {"wrong_length": 1}
-    assert trace.modes[trace.mode[9]] == "failsafe:follow"
-    assert trace.share("ok") == pytest.approx(19 / 20)
+    assert (trace.modes[trace.mode[9]], trace.share("ok")) == ("failsafe:follow", pytest.approx(19 / 20))
 
 
 @pytest.fixture
@@ -227,9 +212,9 @@ def slow(clock, every, ns):
 
 
 @pytest.mark.full
-def test_a_paced_world_follows_the_clock(make_world, make_stand, clock):
+def test_a_paced_world_follows_the_clock(clock):
     """Every 20th reply takes 3.4 ms: the world moves on meanwhile, and no tick is repeated."""
-    robot_side, _ = side(make_world, make_stand, slow(clock, 20, 3_400_000))
+    robot_side, _ = side(slow(clock, 20, 3_400_000))
     start = clock.now
     trace = robot_side.run_paced(0.2)
     assert len(trace) == 200
@@ -239,8 +224,8 @@ def test_a_paced_world_follows_the_clock(make_world, make_stand, clock):
     np.testing.assert_allclose(trace.q[-1], trace.q[0], atol=1e-6)
 
 
-def test_a_waiting_world_is_slow_and_misses_no_reply(make_world, make_stand, clock):
-    robot_side, _ = side(make_world, make_stand, slow(clock, 20, 3_400_000))
+def test_a_waiting_world_is_slow_and_misses_no_reply(clock):
+    robot_side, _ = side(slow(clock, 20, 3_400_000))
     trace = robot_side.run_paced(0.2, waits=True)
     assert trace.share("ok") == 1
     np.testing.assert_allclose(trace.t, np.arange(200) * DT, atol=1e-12)
@@ -248,19 +233,17 @@ def test_a_waiting_world_is_slow_and_misses_no_reply(make_world, make_stand, clo
     assert trace.wall[-1] - trace.wall[0] == pytest.approx((199 + late) * DT, abs=2e-3)
 
 
-def test_a_pause_of_the_machine_is_not_a_fault(make_world, make_stand, clock):
-    """During an exchange everything pauses for 469 ms: the world counts no more waiting than the client's limit, and the robot
-    does not stop."""
-    robot_side, _ = side(make_world, make_stand, slow(clock, 100, 469_000_000))
+def test_a_pause_of_the_machine_is_not_a_fault(clock):
+    """All pauses for 469 ms in an exchange: the world counts no more waiting than the client's limit; the robot goes on."""
+    robot_side, _ = side(slow(clock, 100, 469_000_000))
     trace = robot_side.run_paced(0.15)
-    assert len(trace) == 150
-    assert trace.share("failsafe:follow") == pytest.approx(5 / 150)
+    assert (len(trace), trace.share("failsafe:follow")) == (150, pytest.approx(5 / 150))
     assert trace.share("ok") == pytest.approx(145 / 150)
     assert not robot_side.stopped
     assert np.diff(trace.wall).max() == pytest.approx(0.469, abs=2e-3)
 
 
-def test_a_dead_server_ends_the_run_within_the_waiting_time(make_world, make_stand, clock):
+def test_a_dead_server_ends_the_run_within_the_waiting_time(clock):
     """Each reply is awaited for the client's limit, and the world moves on by as much: the run ends in time, stopped."""
 
     class Dead(Faulty):
@@ -271,7 +254,7 @@ def test_a_dead_server_ends_the_run_within_the_waiting_time(make_world, make_sta
             clock.now += 250_000_000 if reply is None else 200_000
             return reply
 
-    robot_side, _ = side(make_world, make_stand, lambda client: Dead(client, lost=100))
+    robot_side, _ = side(lambda client: Dead(client, lost=100))
     start = clock.now
     trace = robot_side.run_paced(1.0, waits=True)
     assert len(trace) == 1000
@@ -308,17 +291,14 @@ def test_a_trace_keeps_the_filled_rows_only(tmp_path):
         writer.command(np.full(12, k), "ok" if k < 2 else "hold", np.nan)
         writer.simulated(("RF_FOOT", "LH_FOOT"), np.array([[12.0, 0, 0], [3.0, 0, 0]]), 0)
     trace = writer.trace()
-    assert len(trace) == 3
-    assert trace.share("ok") == pytest.approx(2 / 3)
-    assert trace.share("damping") == 0
+    assert (len(trace), trace.share("ok"), trace.share("damping")) == (3, pytest.approx(2 / 3), 0)
     np.testing.assert_array_equal(trace.predicted[0, 1], [11, 1, -1])
     assert np.isnan(trace.predicted[0, [0, 2, 3]]).all()
     np.testing.assert_array_equal(trace.simulated[2, :, 0], [np.nan, 12, 3, np.nan])
     trace.save_npz(tmp_path / "run.npz")
     with np.load(tmp_path / "run.npz") as saved:
         np.testing.assert_array_equal(saved["tau"], trace.tau)
-        assert saved["places"].tolist() == list(trace.places)
-        assert saved["modes"].tolist() == ["ok", "hold"]
+        assert (saved["places"].tolist(), saved["modes"].tolist()) == (list(trace.places), ["ok", "hold"])
 
 
 @full
@@ -343,9 +323,7 @@ def test_pauses_are_described_in_the_report():
 
 @pytest.fixture
 def plan(tmp_path):
-    path = tmp_path / "experiment.toml"
-    path.write_text(STAND.replace("2.0", "0.6").replace('"penalty"', '"lcp"'), encoding="utf-8")
-    return load_plan(str(path))
+    return load_plan(str(written(tmp_path / "experiment.toml", STAND.replace("2.0", "0.6").replace('"penalty"', '"lcp"'))))
 
 
 def test_the_controller_that_is_asked_for_is_no_other_one(plan):
@@ -364,12 +342,9 @@ def test_each_setting_that_differs_is_named_with_both_values(plan):
     other = with_controller(plan, {"law": "cone", "selection": "torque", "feedback": {"kp": 1.5}}).controller
     text = other_controller(plan, other)
     assert "another controller than the experiment asks for" in text
-    for part in (
-        "law.kind = 'cone' instead of 'coulomb'",
-        "selection = 'torque' instead of 'force'",
-        "feedback.kp = 1.5 instead of",
-    ):
-        assert part in text
+    assert "law.kind = 'cone' instead of 'coulomb'" in text
+    assert "selection = 'torque' instead of 'force'" in text
+    assert "feedback.kp = 1.5 instead of" in text
     gait = with_controller(load_plan("trot-quadruped"), {"law": "coulomb"}).controller
     assert "reference.kind = 'gait' instead of 'hold'" in other_controller(plan, gait)
     assert "period" not in other_controller(plan, gait)  # the settings of another kind are not compared
@@ -390,7 +365,6 @@ def test_a_run_with_a_server_says_what_it_serves_and_is_judged_by_that(plan, tmp
         assert (summary["verdict"]["ending"], code) == ("never moved", 1)
         assert "law.kind = 'convex' instead of 'coulomb'" in out
         assert "reference.kind = 'sway' instead of 'hold'" in out
-        arm = tmp_path / "arm.toml"
-        arm.write_text('server = "arm"\nlaws = ["coulomb"]\nduration = 0.1\n', encoding="utf-8")
+        arm = written(tmp_path / "arm.toml", 'server = "arm"\nlaws = ["coulomb"]\nduration = 0.1\n')
         assert main(["simulate", str(arm), "--connect", process.endpoint]) == 2
         assert "refused the hello (model_mismatch): model.urdf_sha256" in capsys.readouterr().err

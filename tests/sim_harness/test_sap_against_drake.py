@@ -11,26 +11,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from controllers.robot.load import load_robot
-from idyn import Flat, Robot, State, contacts_from_geometry, make_law, predict
-from idyn.options import Options
+from idyn import Consistency, Flat, Options, Robot, State, contacts_from_geometry, load_robot, make_law, predict
 from idyn.terms.dynamics import evaluate
-from idyn.types import Consistency
 
-pytest.importorskip("pydrake", reason="the package drake is not installed")
-from pydrake.all import (
-    AddContactMaterial,
-    AddMultibodyPlantSceneGraph,
-    Box,
-    CoulombFriction,
-    DiagramBuilder,
-    DiscreteContactApproximation,
-    Parser,
-    ProximityProperties,
-    RigidTransform,
-    Simulator,
-    Sphere,
-)
+drake = pytest.importorskip("pydrake.all", reason="the package drake is not installed")
 
 pytestmark = [pytest.mark.drake, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -40,8 +24,8 @@ RIGID = 1e15  # stiffness of the feet, which are to yield nothing beside the gro
 
 
 def material(stiffness, dissipation):
-    properties = ProximityProperties()
-    AddContactMaterial(point_stiffness=stiffness, friction=CoulombFriction(MU, MU), properties=properties)
+    properties = drake.ProximityProperties()
+    drake.AddContactMaterial(point_stiffness=stiffness, friction=drake.CoulombFriction(MU, MU), properties=properties)
     properties.AddProperty("material", "relaxation_time", dissipation)
     return properties
 
@@ -50,27 +34,27 @@ class Drake:
     """A robot on its feet, from its own URDF without what is only seen; states in the order of the robot's model."""
 
     def __init__(self, robot, q):
-        builder = DiagramBuilder()
-        plant, _ = AddMultibodyPlantSceneGraph(builder, DT)
-        plant.set_discrete_contact_approximation(DiscreteContactApproximation.kSap)
+        builder = drake.DiagramBuilder()
+        plant, _ = drake.AddMultibodyPlantSceneGraph(builder, DT)
+        plant.set_discrete_contact_approximation(drake.DiscreteContactApproximation.kSap)
         plant.mutable_gravity_field().set_gravity_vector([0.0, 0.0, -9.81])
-        ground = Box(100.0, 100.0, 1.0), RigidTransform(np.array([0.0, 0.0, -0.5]))
+        ground = drake.Box(100.0, 100.0, 1.0), drake.RigidTransform(np.array([0.0, 0.0, -0.5]))
         plant.RegisterCollisionGeometry(plant.world_body(), ground[1], ground[0], "ground", material(STIFFNESS, DISSIPATION))
         tree = ET.fromstring(robot.description.urdf)
         for link in tree.iter("link"):
             for seen in (*link.findall("visual"), *link.findall("collision")):
                 link.remove(seen)
-        Parser(plant).AddModelsFromString(ET.tostring(tree, encoding="unicode"), "urdf")
+        drake.Parser(plant).AddModelsFromString(ET.tostring(tree, encoding="unicode"), "urdf")
         for k, foot in enumerate(robot.description.contact):
-            place = RigidTransform(np.array(foot.offset))
+            place = drake.RigidTransform(np.array(foot.offset))
             body = plant.GetBodyByName(foot.frame)
-            plant.RegisterCollisionGeometry(body, place, Sphere(foot.radius), f"foot {k}", material(RIGID, 0.0))
+            plant.RegisterCollisionGeometry(body, place, drake.Sphere(foot.radius), f"foot {k}", material(RIGID, 0.0))
         plant.Finalize()
-        self.simulator = Simulator(builder.Build())
+        self.simulator = drake.Simulator(builder.Build())
         context = plant.GetMyMutableContextFromRoot(self.simulator.get_mutable_context())
         force = plant.get_applied_generalized_force_input_port().FixValue(context, np.zeros(plant.num_velocities()))
         (base,) = plant.GetFloatingBaseBodies()
-        plant.SetFreeBodyPose(context, plant.get_body(base), RigidTransform(q[:3]))
+        plant.SetFreeBodyPose(context, plant.get_body(base), drake.RigidTransform(q[:3]))
         for name, angle in zip(robot.joint_names, robot.joint_angles(q), strict=True):
             plant.GetJointByName(name).set_angle(context, angle)
         self.joints = [plant.GetJointByName(name).velocity_start() for name in robot.joint_names]
@@ -102,8 +86,7 @@ class Drake:
 
 
 def turning(state):
-    """A state whose base velocity has the change in the step by the rotation of its axes: Drake's velocities are along fixed
-    axes, Rᵀ v̇ = d(Rᵀ v)/dt + ω × Rᵀ v."""
+    """A state with the change of the base velocity by the rotation of its axes: Drake has Rᵀ v̇ = d(Rᵀ v)/dt + ω × Rᵀ v."""
     v = state.v.copy()
     v[:3] += DT * np.cross(v[3:6], v[:3])
     return State(q=state.q, v=v)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from fast import every, fast
 
-from controllers.robot.load import load_robot
-from idyn import Robot
+from idyn import Robot, load_robot
 from sim_harness.commands.main import main
 
 CASES = Path(__file__).parents[2].parent / "shared" / "cases" / "robots"
@@ -45,11 +44,8 @@ def test_a_biped_stands_on_two_soles(drafted, name):
     robot, stance, _ = drafted(name)
     assert robot.floating
     assert len(robot.contact_names) == 8
-    heights = [robot.frames.placement(place.frame, stance) for place in robot.description.contact]
-    lowest = [
-        pose.translation[2] + pose.rotation[2] @ place.offset
-        for pose, place in zip(heights, robot.description.contact, strict=True)
-    ]
+    poses = [(robot.frames.placement(place.frame, stance), place.offset) for place in robot.description.contact]
+    lowest = [pose.translation[2] + pose.rotation[2] @ offset for pose, offset in poses]
     assert max(lowest) - min(lowest) < 1e-3
 
 

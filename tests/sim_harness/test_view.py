@@ -20,18 +20,16 @@ import pytest
 import trimesh
 import urdf
 from browser import opened
-from conftest import quiet
-from fast import every, full
+from cli import fails, prints
+from fast import every, every_row, full
+from stands import demo_report, quiet
 
 from controllers.config.loading import find, load
 from controllers.contact.ground import FlatSettings, HeightmapSettings, SlopeSettings, StairsSettings
 from controllers.contact.source import ContactSettings
 from controllers.robot.load import RobotSettings, load_robot, urdf_path
 from controllers.settings import ControllerSettings
-from idyn.contact.terrain import Flat
-from idyn.errors import ConfigError, InputError
-from idyn.model.description import Description
-from idyn.model.robot import Robot
+from idyn import ConfigError, Description, Flat, InputError, Robot
 from idyn.types import Array
 from sim_harness.commands.main import main
 from sim_harness.measure.trace import TraceWriter
@@ -42,15 +40,7 @@ from sim_harness.shapes import Mesh, load_meshes, look_of, thinned
 from sim_harness.view import page as page_module
 from sim_harness.view.film import film_of, ground_of, poses_of
 from sim_harness.view.live import LiveView
-from sim_harness.view.page import (
-    POINTS,
-    extremes,
-    intervals,
-    page_of,
-    panels_of,
-    read_run,
-    read_runs,
-)
+from sim_harness.view.page import POINTS, extremes, intervals, page_of, panels_of, read_run, read_runs
 from sim_harness.view.video import HEIGHT, RATE, WIDTH, Video
 
 
@@ -111,11 +101,9 @@ def test_a_folder_without_a_run_is_refused_by_name(tmp_path, runs):
 
 def test_the_command_writes_the_page_also_of_a_second_run_beside_the_first(tmp_path, runs, capsys):
     page = tmp_path / "walk.html"
-    assert main(["view", str(runs), "--out", str(page)]) == 0
-    assert "2 runs" in capsys.readouterr().out
+    assert "2 runs" in prints(capsys, "view", str(runs), "--out", str(page))
     assert len(data_of(page.read_text())["runs"]) == 2
-    assert main(["view", str(runs), "--out", str(tmp_path / "no" / "walk.html")]) == 2
-    assert "existing folder" in capsys.readouterr().err
+    assert "existing folder" in fails(capsys, "view", str(runs), "--out", str(tmp_path / "no" / "walk.html"))
     page = tmp_path / "both.html"
     assert main(["view", str(runs / "two"), "--with", str(runs / "one"), "--out", str(page)]) == 0
     data = data_of(page.read_text())
@@ -123,22 +111,20 @@ def test_the_command_writes_the_page_also_of_a_second_run_beside_the_first(tmp_p
     assert data["beside"] == 1
     assert main(["view", str(runs), "--out", str(page)]) == 0
     assert data_of(page.read_text())["beside"] is None
-    assert main(["view", str(runs / "two"), "--with", str(tmp_path), "--out", str(page)]) == 2
-    assert "expected a log" in capsys.readouterr().err
+    assert "expected a log" in fails(capsys, "view", str(runs / "two"), "--with", str(tmp_path), "--out", str(page))
 
 
 def test_simulate_writes_a_run_that_view_shows(tmp_path, capsys):
     out = tmp_path / "stand"
-    assert main(["simulate", "stand", "--seconds", "0.05", "--out", str(out)]) == 0
-    assert f"idyn view {out}" in capsys.readouterr().out
+    assert f"idyn view {out}" in prints(capsys, "simulate", "stand", "--seconds", "0.05", "--out", str(out))
     assert main(["view", str(out)]) == 0
     assert (out / "view.html").is_file()
 
 
 @full
-def test_without_meshcat_the_report_names_the_package_to_install(make_report, tmp_path, monkeypatch):
+def test_without_meshcat_the_report_names_the_package_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(page_module, "LIBRARY", "meshcat/nowhere.js")
-    report = make_report(tmp_path, 0.05).read_text()
+    report = demo_report(tmp_path, 0.05).read_text()
     assert re.search(r"pip install .*\[viz\]&#x27;", report)
     assert "<iframe" not in report
 
@@ -218,8 +204,7 @@ def test_the_worlds_forces_move_the_robot_as_it_moved(trot):
     robot, terrain, trace = trot
     film = film_of(robot, terrain, trace, rate=1000.0)
     assert len(film.t) == len(trace)
-    model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
-    data = model.createData()
+    model, data = model_of(robot)
     for i in range(0, len(trace) - 1, 7):
         a = (trace.v[i + 1] - trace.v[i]) / (trace.t[i + 1] - trace.t[i])
         pin.centerOfMass(model, data, trace.q[i], trace.v[i], a)
@@ -240,8 +225,7 @@ def test_predicted_forces_are_shown_with_simulated_ones(trot):
 def test_centre_of_mass_and_normals_match_pinocchio_and_the_ground(trot):
     robot, terrain, trace = trot
     film = film_of(robot, terrain, trace)
-    model = pin.buildModelFromXML(robot.description.urdf, pin.JointModelFreeFlyer())
-    data = model.createData()
+    model, data = model_of(robot)
     for row, centre in zip(np.searchsorted(trace.t, film.t - 1e-9), film.centre, strict=True):
         np.testing.assert_allclose(centre, pin.centerOfMass(model, data, trace.q[row]), atol=1e-12)
     step = 1e-4  # the normal is the gradient of the distance
@@ -261,15 +245,14 @@ def test_friction_is_that_of_the_controller_the_ground_or_else_the_robot(trot):
 
 
 def model_of(robot):
-    root = [pin.JointModelFreeFlyer()] if robot.floating else []
-    return pin.buildModelFromXML(robot.description.urdf, *root)
+    model = pin.buildModelFromXML(robot.description.urdf, *[pin.JointModelFreeFlyer()] * robot.floating)
+    return model, model.createData()
 
 
 @every("name", ["quadruped", "arm", "solo12", "a1", "go2"])
 def test_poses_match_pinocchio(name):
     robot, stance = load_robot(name)
-    model = model_of(robot)
-    data = model.createData()
+    model, data = model_of(robot)
     q = robot.integrate(stance, np.random.default_rng(1).normal(0.0, 0.5, robot.nv))
     pin.forwardKinematics(model, data, q)
     for placement, pose in zip(data.oMi, poses_of(robot, q), strict=True):
@@ -288,15 +271,12 @@ def test_a_diverged_world_is_shown_up_to_the_divergence(trot):
         film_of(robot, terrain, msgspec.structs.replace(trace, q=np.full_like(q, np.nan)))
 
 
-@every(
-    "terrain",
-    [
-        FlatSettings(),
-        SlopeSettings(angle=-0.3),
-        StairsSettings(start=0.1, depth=0.13, rise=0.04, steps=4),
-        StairsSettings(start=-5.0, steps=40, depth=0.25),
-        HeightmapSettings(seed=3, hills=50, bump=0.1),
-    ],
+@every_row(
+    FlatSettings(),
+    SlopeSettings(angle=-0.3),
+    StairsSettings(start=0.1, depth=0.13, rise=0.04, steps=4),
+    StairsSettings(start=-5.0, steps=40, depth=0.25),
+    HeightmapSettings(seed=3, hills=50, bump=0.1),
 )
 def test_the_ground_is_where_the_feet_meet_it(terrain):
     """All its vertices have the distance 0, and each riser stands upright."""
@@ -317,13 +297,8 @@ def test_the_ground_is_where_the_feet_meet_it(terrain):
         np.testing.assert_allclose(np.diff(ground.z, axis=0)[np.diff(ground.x) > 0], 0.0, atol=1e-12)
 
 
-@pytest.fixture
-def folder(runs):
-    return runs / "one"
-
-
-def test_curves_are_those_of_the_trace_with_the_limits_of_the_urdf(folder):
-    run = read_run(folder)
+def test_curves_are_those_of_the_trace_with_the_limits_of_the_urdf(runs):
+    run = read_run(runs / "one")
     panels = {panel.title: panel for panel in panels_of(run.controller, run.trace)}
     assert list(panels) == ["torque", "normal force", "model mismatch", "time"]
     torque, force = panels["torque"], panels["normal force"]
@@ -341,11 +316,11 @@ def test_curves_are_those_of_the_trace_with_the_limits_of_the_urdf(folder):
     np.testing.assert_allclose(panels["time"].bounds, [[-np.inf, 1.0]])
 
 
-def test_a_log_has_the_mismatch_of_its_run_and_panels_without_values_are_left_out(folder):
+def test_a_log_has_the_mismatch_of_its_run_and_panels_without_values_are_left_out(runs):
     """Both are the `reality` of the replies."""
-    (logged,) = read_runs(folder / "log.mcap")
-    np.testing.assert_array_equal(logged.trace.mismatch, read_run(folder).trace.mismatch)
-    run = read_run(folder)
+    (logged,) = read_runs(runs / "one" / "log.mcap")
+    np.testing.assert_array_equal(logged.trace.mismatch, read_run(runs / "one").trace.mismatch)
+    run = read_run(runs / "one")
     unknown = np.full(len(run.trace), np.nan)
     old = msgspec.structs.replace(run.trace, mismatch=np.zeros((0, 2)), round_trip=unknown, solve_time=unknown)
     assert [panel.title for panel in panels_of(run.controller, old)] == ["torque", "normal force"]
@@ -388,10 +363,9 @@ def folders_of(name):
 
 def models_of(robot, folders):
     """Pinocchio's own model and geometry of the visuals."""
-    model = model_of(robot)
-    return model, pin.buildGeomFromUrdfString(
-        model, robot.description.urdf, pin.GeometryType.VISUAL, package_dirs=list(map(str, folders))
-    )
+    model, _ = model_of(robot)
+    urdf, folders = robot.description.urdf, list(map(str, folders))
+    return model, pin.buildGeomFromUrdfString(model, urdf, pin.GeometryType.VISUAL, package_dirs=folders)
 
 
 @every("name", ["quadruped", "arm"])
@@ -402,8 +376,7 @@ def test_primitives_are_where_pinocchio_places_them(name):
     data, places = model.createData(), geometry.createData()
     q = robot.integrate(stance, np.random.default_rng(2).normal(0.0, 0.3, robot.nv))
     pin.updateGeometryPlacements(model, data, geometry, places, q)
-    assert look.note == ""
-    assert len(look.shapes) == geometry.ngeoms
+    assert (look.note, len(look.shapes)) == ("", geometry.ngeoms)
     for shape, item, place in zip(look.shapes, geometry.geometryObjects, places.oMg, strict=True):
         ours = data.oMi[shape.joint] * pin.XYZQUATToSE3(shape.placement)
         np.testing.assert_allclose(ours.homogeneous, place.homogeneous, atol=1e-12)
@@ -525,8 +498,7 @@ def test_the_robot_moves_in_the_video_as_on_the_page(recorded: Path, suffix: str
     import av  # noqa: PLC0415  (extra)
 
     target = recorded / f"run.{suffix}"
-    assert main(["view", str(recorded), "--video", str(target)]) == 0
-    assert f"{target}: {FRAMES} frames" in capsys.readouterr().out
+    assert f"{target}: {FRAMES} frames" in prints(capsys, "view", str(recorded), "--video", str(target))
     with av.open(str(target)) as video:
         decoded = list(video.decode(video=0))
     assert [round(frame.time * RATE, 3) for frame in decoded] == list(range(FRAMES))

@@ -6,9 +6,9 @@ import io
 import numpy as np
 import pytest
 from browser import opened
-from conftest import quiet
 from fast import every
 from PIL import Image
+from stands import demo_report, quiet
 
 from sim_harness.commands.main import main
 from sim_harness.run.experiment import run_in_process
@@ -19,12 +19,13 @@ pytestmark = pytest.mark.browser
 
 COLOURS = {"world": (232, 89, 12), "predicted": (25, 113, 194)}
 SECONDS = 1.0
+MU = 0.6  # friction coefficient that the controller assumes
 
 
 @pytest.fixture(scope="module")
-def folder(make_report, tmp_path_factory):
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
-    make_report(folder, SECONDS)
+    demo_report(folder, SECONDS)
     return folder
 
 
@@ -123,9 +124,6 @@ def test_the_camera_follows_the_base_and_can_be_released(report):
     frame.locator("#follow").uncheck()
     assert frame.evaluate(f"show(0.1), {aim}") != pytest.approx(before, abs=1e-4)
     frame.locator("#follow").check()
-
-
-MU = 0.6  # friction coefficient that the controller assumes
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,9 @@ ORDINARY = "the demand exceeds the torque limits"  # message about a hard step o
 
 
 STRAIGHT = {"waypoints": [[20.0, 0.0]]}
+ROBOTS = ("quadruped", "go2")
+JOINTS = {"hip": 0, "thigh": 1, "knee": 2}
+NAMED, ERROR = 0.055, 0.1  # A fault is named within this time [s], or before this error [rad]
 
 
 class Outcome(NamedTuple):
@@ -136,8 +139,7 @@ def provoke(plan, wrong=None, start=1.2, controller=None, motor=None, lasts=AFTE
 
 
 def changed(**changes):
-    """Return a change of states. changes: field, `imu.…` of the IMU's, → function of its numbers and of the number of wrong
-    states so far"""
+    """Return a change of states. changes: field, `imu.…` of the IMU's, → function of its numbers and the wrong states so far"""
     count = [0]
 
     def change(state):
@@ -163,11 +165,6 @@ def contacts(change, names):
         return msgspec.structs.replace(state, contacts=[Contact(frame=name) for name in names if name in touching])
 
     return wrong
-
-
-ROBOTS = ("quadruped", "go2")
-JOINTS = {"hip": 0, "thigh": 1, "knee": 2}
-NAMED, ERROR = 0.055, 0.1  # A fault is named within this time [s], or before this error [rad]
 
 
 def stuck(joint, *, speed):
@@ -296,8 +293,7 @@ def test_switches_that_do_not_close_are_named_and_the_robot_walks_on(controllers
     assert found.named < 0.15
     assert names[0] in found.says or how == "all"
     assert "is open while its foot is held" in found.says
-    assert found.stopped == np.inf
-    assert found.fell == np.inf
+    assert (found.stopped, found.fell) == (np.inf, np.inf)
     assert found.worst < (0.1 if how == "one" else 0.15)
 
 
@@ -345,16 +341,11 @@ def test_healthy_robots_raise_no_alarm(robot, standing, case):
 
 
 def on_a_floor(robot, floor, delay, relaxation):
-    """Return client and trace of 3 s of standing. floor: stiffness [N/m] and damping [N·s/m], negative; delay: of states and
-    torques [ticks]; relaxation: T_r [s]"""
+    """Client, trace of 3 s of standing. floor: −stiffness [N/m], −damping [N·s/m]; delay: both ways [ticks]; relaxation: T_r"""
     link = {"link": {"state_delay": delay[0], "torque_delay": delay[1]}}
-    plan = plan_of(
-        robot,
-        standing=True,
-        robot=parse(link, ImperfectionSettings, "robot"),
-        engine=parse({"kind": "mujoco", "solref": floor, "timestep": 2e-4}, AnyEngine, "engine"),
-        perturbation=parse({"shift": 0.002, "speed": 0.02}, PerturbationSettings, "perturbation"),
-    )
+    late, engine = parse(link, ImperfectionSettings, "robot"), {"kind": "mujoco", "solref": floor, "timestep": 2e-4}
+    moved = parse({"shift": 0.002, "speed": 0.02}, PerturbationSettings, "perturbation")
+    plan = plan_of(robot, standing=True, robot=late, engine=parse(engine, AnyEngine, "engine"), perturbation=moved)
     client, side = build(with_controller(plan, {"ground": {"relaxation": relaxation}}))
     return client, side.run(3.0)
 
@@ -370,8 +361,7 @@ def test_late_torques_come_to_rest_on_a_lightly_damped_floor(robot):
 @full
 @pytest.mark.parametrize(("robot", "floor", "delay"), [("quadruped", (-1e5, -5.0), (2, 1)), ("go2", (-2e4, 0.0), (3, 2))])
 def test_a_limit_cycle_on_a_lightly_damped_floor_is_named_and_does_not_drop_the_robot(robot, floor, delay):
-    """By its swings, or by motions that are too fast for the samples of position and speed to agree. With the T_r of servers,
-    25 ms, go2 does not oscillate there."""
+    """By its swings, or by positions and speeds that do not agree. With the T_r of servers, 25 ms, go2 does not oscillate."""
     client, trace = on_a_floor(robot, floor, delay, 0.05)
     t, status, text = next(each for each in client.replies if each[1] != "ok")
     assert t <= 0.3
@@ -425,7 +415,6 @@ SPIKES: dict[str, tuple[float, ...]] = {  # channel → sizes of its spikes
     "joint speed": (1.0, 5.0, 15.0, 20.0, 50.0, 1e300),  # rad/s
     "joint torque": (1.0, 3.0, 7.0, 20.0, 1e3, 1e300),  # N·m
 }
-IMU_KINDS = ("base attitude", "base rate", "specific force")
 GAITS, BASES = ("stand", "trot"), ("measured", "estimated")
 
 
@@ -482,9 +471,8 @@ def switches(length, felt=None):
 
     def change(state):
         kept.append(state.contacts)
-        return (
-            msgspec.structs.replace(state, contacts=kept[0]) if len(kept) <= round(length * 1e3) + (felt is not None) else state
-        )
+        over = len(kept) > round(length * 1e3) + (felt is not None)
+        return state if over else msgspec.structs.replace(state, contacts=kept[0])
 
     return change
 
@@ -540,7 +528,7 @@ def test_one_sample_of_the_gyro_is_replaced(gait):
 
 @every("gait", GAITS)
 def test_a_frozen_imu_is_named_and_the_robot_holds_its_posture(gait):
-    found = ran(gait, "estimated", freeze("estimated", IMU_KINDS, 0.4))
+    found = ran(gait, "estimated", freeze("estimated", ("base attitude", "base rate", "specific force"), 0.4))
     assert found.fell == np.inf
     assert "the rate of the base has been frozen for" in found.says
     assert "failsafe:damping" not in found.modes

@@ -12,13 +12,11 @@ def robot():
 
 @pytest.fixture
 def fresh(robot):
-    """Before `hello`."""
     return Rig(robot)
 
 
 @pytest.fixture
 def rig(robot):
-    """After `hello`."""
     return greeted(robot)
 
 

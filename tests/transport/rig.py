@@ -10,14 +10,13 @@ from standin import MS, SpringDamper, hello, standing, state
 from wire import PATIENCE_MS, expect, routed
 
 from controllers.command import Inputs
-from idyn.model.robot import Robot
+from idyn import Robot, RobotClient, hello_for
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages import Message
 from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.command import CommandMessage, PlanHello, PlanWelcome
 from transport.protocol.messages.requests import ClientKind, Reset, Welcome
 from transport.protocol.messages.state import StateMessage, TorqueMessage
-from transport.robot.client import RobotClient, hello_for
 from transport.server.service import Service
 from transport.server.sessions.latches import Fault
 from transport.server.settings import ServerSettings
@@ -38,12 +37,8 @@ class Rig:
         self.controller, self.shadow = SpringDamper(robot), SpringDamper(robot)
         self.now = 0
         self.times: Iterator[int] = iter(())
-        self.service = Service(
-            self.controller,
-            ServerSettings(controller="standin", **changes),
-            shadow=self.shadow,
-            clock=lambda: next(self.times, self.now),
-        )
+        settings = ServerSettings(controller="standin", **changes)
+        self.service = Service(self.controller, settings, shadow=self.shadow, clock=lambda: next(self.times, self.now))
         self.session = 0
         self.faults: list[Fault] = []
 
@@ -65,16 +60,13 @@ class Rig:
         return welcome
 
     def torque(self, seq: int, **changes: object) -> TorqueMessage:
-        """The answer to state `seq`, a torque."""
         return expect(TorqueMessage, self.tick(seq, **changes))
 
     def refused(self, seq: int, **changes: object) -> ErrorMessage:
-        """The answer to state `seq`, a refusal."""
         return expect(ErrorMessage, self.tick(seq, **changes))
 
     @property
     def at_rest(self) -> Reset:
-        """A request to reset, at rest."""
         return Reset(session=self.session, q=standing(self.robot).tobytes(), vel=np.zeros(self.robot.nv).tobytes())
 
     def state(self, seq: int, **changes: object) -> StateMessage:
@@ -133,7 +125,6 @@ class Planned(Rig):
         return self.controller.last, reply.message
 
     def velocity(self, seq: int) -> tuple[list[float] | None, str]:
-        """Velocity that the controller got with state `seq`, and the message of the reply."""
         inputs, message = self.applied(seq)
         velocity = None if inputs.steering is None else inputs.steering.velocity
         return (None if velocity is None else velocity.tolist()), message

@@ -11,12 +11,7 @@ import numpy as np
 from controllers.command import Command, Inputs, Mode, Steering
 from controllers.planners.pose import check_pose
 from controllers.robot.load import urdf_path
-from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
-from idyn.contact.terrain import Flat
-from idyn.errors import InputError
-from idyn.model.description import ContactPoint, Description
-from idyn.model.robot import Robot
-from idyn.status import Status
+from idyn import ContactPoint, Description, Flat, InputError, Robot, Status, contacts_from_geometry, contacts_of_places
 from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, Guess, Prediction, Residuals, State
 from transport.protocol.messages.requests import Base, Client, Hello, Model
@@ -116,16 +111,8 @@ class SpringDamper:
             guess=guess,
         )
         mode = Mode.DAMPING if inputs.estop else Mode.FAULT if state.q[2] > 1.0 else Mode.OK
-        limited_by = np.zeros(self.robot.na, dtype=np.int64)
-        return Command(
-            tau=tau_ff + tau_fb,
-            tau_ff=tau_ff,
-            tau_fb=tau_fb,
-            limited_by=limited_by,
-            mode=mode,
-            prediction=prediction,
-            message="" if mode is Mode.OK else "the base flies",
-        )
+        torques = {"tau": tau_ff + tau_fb, "tau_ff": tau_ff, "tau_fb": tau_fb, "limited_by": np.zeros(self.robot.na, np.int64)}
+        return Command(**torques, mode=mode, prediction=prediction, message="" if mode is Mode.OK else "the base flies")
 
 
 def from_snapshot(snapshot: dict[str, Any]) -> SpringDamper:
@@ -146,16 +133,8 @@ def hello(robot: Robot, kind: str = "robot", **changes: Any) -> Hello:
 
 
 def state(robot: Robot, session: int, seq: int, **changes: Any) -> StateMessage:
-    fields: dict[str, Any] = {
-        "session": session,
-        "seq": seq,
-        "t_robot": seq * MS,
-        "t_send": seq * MS,
-        "q": standing(robot).tobytes(),
-        "vel": np.zeros(robot.nv).tobytes(),
-        "tau_applied": np.zeros(robot.na).tobytes(),
-    }
-    return StateMessage(**(fields | changes))
+    fields: dict[str, Any] = {"session": session, "seq": seq, "t_send": seq * MS, "tau_applied": np.zeros(robot.na).tobytes()}
+    return resting(robot, seq, **(fields | changes))
 
 
 def resting(robot: Robot, t_ms: int, **changes: Any) -> StateMessage:

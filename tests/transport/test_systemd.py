@@ -25,24 +25,12 @@ from standin import SpringDamper, from_snapshot, resting, standing
 from wire import PATIENCE_MS, routed, running
 
 from controllers.config.loading import load
-from idyn.errors import ConfigError
-from idyn.model.robot import Robot
+from idyn import ConfigError, Robot, StateMessage
 from sim_harness.commands.main import build_parser
 from transport.log.replay import replay
 from transport.protocol.messages.base import Code
-from transport.protocol.messages.state import StateMessage
-from transport.server.process import (
-    NEVER_NS,
-    NOBODY,
-    PRIORITY,
-    SWITCH_INTERVAL,
-    Systemd,
-    off_core,
-    on_core,
-    real_time,
-    spare_core,
-    steady,
-)
+from transport.server import process
+from transport.server.process import NEVER_NS, NOBODY, Systemd
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.serve import metrics, serve
@@ -50,6 +38,16 @@ from transport.startup.serve import metrics, serve
 UNIT = Path(__file__).parents[2] / "docs/how-to/idyn.service"
 
 PATIENCE_S = 60.0
+SAMPLE = re.compile(r"^(idyn_\w+)(?:\{\w+=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE)
+"""A line of the text format: name, value of the label, value."""
+CHILD = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from standin import SpringDamper, solo
+import transport.startup.serve as server
+server._controller = lambda settings, own: SpringDamper(solo())
+server.serve(server.ServerSettings(controller="standin", endpoint=sys.argv[1], log_directory=sys.argv[3]))
+"""
 
 
 @contextmanager
@@ -62,7 +60,6 @@ def manager(address: str) -> Iterator[socket.socket]:
 
 
 def heard(own: socket.socket) -> dict[str, str]:
-    """The next notification."""
     return dict(line.split("=", 1) for line in own.recv(4096).decode().splitlines())
 
 
@@ -143,16 +140,6 @@ def test_the_idle_loop_tells_that_it_runs(robot, tmp_path):
     assert threads == {loop}
 
 
-CHILD = """
-import sys
-sys.path.insert(0, sys.argv[2])
-from standin import SpringDamper, solo
-import transport.startup.serve as server
-server._controller = lambda settings, own: SpringDamper(solo())
-server.serve(server.ServerSettings(controller="standin", endpoint=sys.argv[1], log_directory=sys.argv[3]))
-"""
-
-
 @full
 def test_a_server_is_ready_runs_and_ends_with_a_complete_log(robot, tmp_path):
     notify, address, logs = f"{tmp_path}/notify", f"ipc://{tmp_path}/s", tmp_path / "logs"
@@ -187,9 +174,8 @@ def test_the_unit_file_starts_a_server_with_all_rights():
     unit.read_string(UNIT.read_text(encoding="utf-8"))
     service = unit["Service"]
     assert service["Type"] == "notify"
-    assert int(service["LimitRTPRIO"]) == PRIORITY + 1
-    assert service["LimitMEMLOCK"] == "infinity"
-    assert service["KillSignal"] == "SIGTERM"
+    assert int(service["LimitRTPRIO"]) == process.PRIORITY + 1
+    assert (service["LimitMEMLOCK"], service["KillSignal"]) == ("infinity", "SIGTERM")
     assert service["Restart"] == "on-failure"  # the watchdog counts as one
     assert float(service["WatchdogSec"]) >= 0.1
     program, *words = service["ExecStart"].split()
@@ -206,38 +192,34 @@ def test_systemd_accepts_the_unit_file(tmp_path):
     assert [line for line in ended.stderr.splitlines() if "idyn.service" in line] == []
 
 
-two_cores = pytest.mark.skipif(spare_core() is None, reason="needs two cores")
-
-
 @pytest.fixture
 def bystander():
-    """The native number of another thread of this process."""
     with running(lambda stop: stop.wait()) as thread:
         yield thread.native_id
 
 
-@two_cores
+@pytest.mark.skipif(process.spare_core() is None, reason="needs two cores")
 def test_the_loop_runs_alone_on_its_core_and_the_robot_side_avoids_it(bystander):
-    core, before = spare_core(), os.sched_getaffinity(0)
-    with on_core(core):
+    core, before = process.spare_core(), os.sched_getaffinity(0)
+    with process.on_core(core):
         assert os.sched_getaffinity(0) == {core}
         assert os.sched_getaffinity(bystander) == before - {core}
     assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before
-    with off_core(core):
+    with process.off_core(core):
         assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before - {core}
     assert os.sched_getaffinity(0) == os.sched_getaffinity(bystander) == before
-    with on_core(None), off_core(None):  # without the setting
+    with process.on_core(None), process.off_core(None):  # without the setting
         assert os.sched_getaffinity(0) == before
 
 
 def test_a_missing_core_is_refused_and_settings_are_restored():
     before = os.sched_getaffinity(0)
-    with pytest.raises(ConfigError, match=r"server\.core"), on_core(max(before) + 1):
+    with pytest.raises(ConfigError, match=r"server\.core"), process.on_core(max(before) + 1):
         pass
     assert os.sched_getaffinity(0) == before
     before = (sys.getswitchinterval(), gc.isenabled())
-    with steady():
-        assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL)
+    with process.steady():
+        assert sys.getswitchinterval() == pytest.approx(process.SWITCH_INTERVAL)
         assert not gc.isenabled()
     assert (sys.getswitchinterval(), gc.isenabled()) == before
 
@@ -268,9 +250,6 @@ def permitted():
     return subprocess.run([sys.executable, "-c", "; ".join(command)], capture_output=True, check=False).returncode == 0
 
 
-with_rights = pytest.mark.skipif(not permitted(), reason="needs the right to SCHED_FIFO and to lock memory")
-
-
 def locked_kb():
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmLck"))
     return int(line.split()[1])
@@ -284,7 +263,7 @@ def socket_threads():
     return [int(path.parent.name) for path in Path("/proc/self/task").glob("*/comm") if "IO/0" in path.read_text()]
 
 
-@with_rights
+@pytest.mark.skipif(not permitted(), reason="needs the right to SCHED_FIFO and to lock memory")
 def test_the_loop_gets_its_rights_and_gives_them_back(bystander, caplog):
     """ZeroMQ's thread is above the loop; other threads, and threads and processes that the loop starts, are as usual."""
     caplog.set_level("INFO")
@@ -294,9 +273,9 @@ def test_the_loop_gets_its_rights_and_gives_them_back(bystander, caplog):
         while not (numbers := set(socket_threads()) - others):
             pass  # it has not named itself yet
         (sockets,) = numbers
-        with real_time("required"):
-            assert scheduling() == (os.SCHED_FIFO, PRIORITY)
-            assert scheduling(sockets) == (os.SCHED_FIFO, PRIORITY + 1)
+        with process.real_time("required"):
+            assert scheduling() == (os.SCHED_FIFO, process.PRIORITY)
+            assert scheduling(sockets) == (os.SCHED_FIFO, process.PRIORITY + 1)
             assert scheduling(bystander) == usual
             assert locked_kb() > 1000
             with running(lambda stop: found.update(started=scheduling())):
@@ -312,7 +291,7 @@ def test_the_loop_gets_its_rights_and_gives_them_back(bystander, caplog):
 
 def test_rights_that_are_off_are_not_asked_for(caplog):
     caplog.set_level("INFO")
-    with real_time("off"):
+    with process.real_time("off"):
         assert scheduling() == (os.SCHED_OTHER, 0)
         assert locked_kb() == 0
     assert caplog.records == []
@@ -331,10 +310,6 @@ def test_without_rights_the_log_says_what_is_missing_and_required_ones_are_an_er
     error = ended.stderr.splitlines()[-1]
     assert "ConfigError: server.realtime: 'required', but no SCHED_FIFO (Operation not permitted" in error
     assert "needs LimitRTPRIO=51" in error
-
-
-SAMPLE = re.compile(r"^(idyn_\w+)(?:\{\w+=\"([^\"]*)\"\})? (\S+)$", re.MULTILINE)
-"""A line of the text format: name, value of the label, value."""
 
 
 def fetched(address: str) -> dict[str, float]:
@@ -363,10 +338,8 @@ def test_metrics_are_those_of_the_served_robot(robot, tmp_path):
                 assert client.exchange(state(robot, tick)) is not None, client.error
             assert client.exchange(state(robot, 300)) is None  # t_robot does not advance
             after = fetched(address)
-            assert after["idyn_torques_total"] == 300
-            assert after["idyn_states_total"] == 301
-            assert after["idyn_messages_total"] == 302
-            assert after["idyn_refused_total:out_of_order"] == 1
+            assert (after["idyn_torques_total"], after["idyn_states_total"]) == (300, 301)
+            assert (after["idyn_messages_total"], after["idyn_refused_total:out_of_order"]) == (302, 1)
             assert after["idyn_fault"] == after["idyn_lost_states"] == after["idyn_dropped_total"] == 0
             assert 0 < after["idyn_round_trip_seconds:0.5"] <= after["idyn_round_trip_seconds:0.99"] < PATIENCE_MS / 1e3
             assert 0 < after["idyn_step_seconds_max"] <= after["idyn_step_seconds_total"] < PATIENCE_MS / 1e3

@@ -6,13 +6,14 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import pytest
-from fast import every, full
+from fast import every, every_row, full
 from scipy.spatial.transform import Rotation
 
 from idyn.errors import ConfigError
 from sim_harness.engines.engine import ForceTimes, ForwardProblem, ForwardSolution
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
+from sim_harness.scenes import scene_settings
 from sim_harness.scenes.contacts import ContactFinder, Geometry, PlacedShape, combined, face_points
 from sim_harness.scenes.load import blocks_of, check_scene, copies_of, engine_named, load_scene
 from sim_harness.scenes.measures import outcome_of, read, save_run
@@ -20,27 +21,32 @@ from sim_harness.scenes.polyhedra import hull_of
 from sim_harness.scenes.recording import Diverged, residuals_of, run_scene
 from sim_harness.scenes.scene import Closure, force_now, where_now
 from sim_harness.scenes.scene_model import SceneModel, inertia, mass_of, tensor, volume
-from sim_harness.scenes.scene_settings import (
-    ArchSettings,
-    BodySettings,
-    ClosureSettings,
-    ForceSettings,
-    GroundSettings,
-    JointSettings,
-    Material,
-    MeasureSettings,
-    SceneSettings,
-    Shape,
-)
+from sim_harness.scenes.scene_settings import BodySettings, ClosureSettings, ForceSettings, JointSettings, Material, Shape
 from sim_harness.view.bodies import scene_page
 from sim_harness.world.worlds import build_scene
 
 CUBE = Shape(box=(0.1, 0.2, 0.3))
+LOAD = scene_settings.MeasureSettings(quantity="load", body="block", known="nothing")
+SMALL, BAR = Shape(box=(0.1, 0.1, 0.1)), Shape(box=(0.3, 0.02, 0.02))
+STIFF = MujocoSettings(ground="stiff")
+SLIDES = tuple(JointSettings(kind="slide", axis=axis) for axis in ((1, 0, 0), (0, 0, 1)))
+BLOCKY, BALL, CAN = Shape(box=(0.1, 0.1, 0.1)), Shape(sphere=0.05), Shape(cylinder=(0.05, 0.1))
+LYING = Rotation.from_euler("x", np.pi / 2).as_matrix()
+E = np.eye(3)
+LEVEL, ON_EDGE = (0, 0, 0), (np.pi / 4, 0, 0)
+BOX = (0.2, 0.3, 0.1)
+CORNERS = tuple((x * 0.1, y * 0.15, z * 0.05) for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0))
+CASE, HULL = Shape(box=BOX), Shape(hull=CORNERS)
+ARCH = scene_settings.ArchSettings(name="a", blocks=20, span=4.0, rise=2.0, thickness=(0.25, 0.5), width=0.5, density=800.0)
+MOMENTS, CENTRE, MASS = (1e-3, 1.5e-3, 2e-3), (0.004, -0.002, 0.006), 0.37
+MATTER = {"mass": MASS, "inertia": MOMENTS, "mass_centre": CENTRE}
+MOTION = {"position": (0.0, 0.0, 1.0), "turn": (0.3, 0.2, 0.1), "velocity": (1.0, 0.5, 0.2), "spin": (3.0, -2.0, 4.0)}
+BLOCK = BodySettings(name="block", shape=Shape(box=(0.1, 0.1, 0.1)), **MATTER, **MOTION)
 
 
 def scene(*bodies, **settings):
     base = {"about": "", "engines": ("lcp",), "dt": 1e-3, "duration": 0.3}
-    return check_scene(SceneSettings(body=bodies, **base | settings))
+    return check_scene(scene_settings.SceneSettings(body=bodies, **base | settings))
 
 
 def test_a_spinning_body_in_free_flight_moves_straight():
@@ -53,9 +59,8 @@ def test_a_spinning_body_in_free_flight_moves_straight():
 
 
 def test_initial_state_and_gravity_are_those_of_the_settings():
-    box = BodySettings(
-        name="a", shape=CUBE, mass=1.0, position=(1.0, 2.0, 3.0), turn=(0.3, 0.2, 0.1), velocity=(1, 2, 3), spin=(4, 5, 6)
-    )
+    motion = {"velocity": (1, 2, 3), "spin": (4, 5, 6)}
+    box = BodySettings(name="a", shape=CUBE, mass=1.0, position=(1.0, 2.0, 3.0), turn=(0.3, 0.2, 0.1), **motion)
     model = SceneModel(scene(box))
     velocities, spins = model.motions(model.start.q, model.start.v)
     np.testing.assert_allclose(model.place(model.start.q)[1][0], box.position, atol=1e-14)
@@ -70,9 +75,8 @@ def test_initial_state_and_gravity_are_those_of_the_settings():
 
 @every("kind", ["pin", "weld"])
 def test_closure_rows_are_derivatives_of_the_gap(kind):
-    bar = BodySettings(
-        name="bar", shape=CUBE, mass=1.0, position=(0.1, 0.2, 0.3), joint=(JointSettings(kind="hinge", axis=(1, 2, 3)),)
-    )
+    hinge = JointSettings(kind="hinge", axis=(1, 2, 3))
+    bar = BodySettings(name="bar", shape=CUBE, mass=1.0, position=(0.1, 0.2, 0.3), joint=(hinge,))
     free = BodySettings(name="free", shape=CUBE, mass=1.0, position=(0.3, 0.1, 0.2), turn=(0.3, 0.2, 0.1))
     model = SceneModel(scene(bar, free))
     closure = Closure(model, ClosureSettings(kind=kind, bodies=("free", "bar"), at=(0.2, 0.2, 0.2)))
@@ -121,20 +125,6 @@ def test_the_checker_finds_wrong_answers():
     assert found(good, replace(problem, gaps=problem.gaps + 0.01)).gap_work == pytest.approx(0.01 * 9.81)
 
 
-MOMENTS, CENTRE, MASS = (1e-3, 1.5e-3, 2e-3), (0.004, -0.002, 0.006), 0.37
-BLOCK = BodySettings(
-    name="block",
-    shape=Shape(box=(0.1, 0.1, 0.1)),
-    mass=MASS,
-    inertia=MOMENTS,
-    mass_centre=CENTRE,
-    position=(0.0, 0.0, 1.0),
-    turn=(0.3, 0.2, 0.1),
-    velocity=(1.0, 0.5, 0.2),
-    spin=(3.0, -2.0, 4.0),
-)
-
-
 def test_given_moments_and_centre_give_the_mass_matrix_and_the_centre_flies_on_a_parabola():
     settings = scene(BLOCK, dt=1e-4, duration=0.1)
     model = SceneModel(settings)
@@ -166,22 +156,15 @@ def test_mujoco_has_the_same_body_and_gravity_and_forces_act_alike():
     np.testing.assert_allclose(theirs.velocities[-1, 0, :2], ours.velocities[-1, 0, :2], atol=5e-3)
 
 
-@every(
-    ("body", "more", "where"),
-    [
-        (msgspec.structs.replace(BLOCK, inertia=(1e-3, 1e-3, 3e-3)), {}, "scene.body[0].inertia"),
-        (msgspec.structs.replace(BLOCK, mass_centre=(0.0, np.inf, 0.0)), {}, "scene.body[0].mass_centre"),
-        (BLOCK, {"measure": (MeasureSettings(quantity="load", body="block", known="nothing"),)}, "scene.body[0].inertia"),
-    ],
+@every_row(
+    (msgspec.structs.replace(BLOCK, inertia=(1e-3, 1e-3, 3e-3)), {}, "scene.body[0].inertia"),
+    (msgspec.structs.replace(BLOCK, mass_centre=(0.0, np.inf, 0.0)), {}, "scene.body[0].mass_centre"),
+    (BLOCK, {"measure": (LOAD,)}, "scene.body[0].inertia"),
 )
 def test_what_no_body_can_have_is_refused(body, more, where):
     with pytest.raises(ConfigError) as caught:
         scene(body, **more)
     assert caught.value.path == where
-
-
-SMALL, BAR = Shape(box=(0.1, 0.1, 0.1)), Shape(box=(0.3, 0.02, 0.02))
-STIFF = MujocoSettings(ground="stiff")
 
 
 def both(settings, engine=STIFF):
@@ -214,16 +197,10 @@ def test_springs_dampers_and_stops_act_as_in_our_worlds():
     assert theirs.q[-1, 0] == pytest.approx(0.2, abs=5e-3)
 
 
-SLIDES = tuple(JointSettings(kind="slide", axis=axis) for axis in ((1, 0, 0), (0, 0, 1)))
-
-
-@every(
-    ("more", "dt", "field"),
-    [
-        ({"material": Material(stiffness=1e4)}, 1e-3, r"body\[0\].material.stiffness"),
-        ({}, 5e-3, "engine.timestep"),
-        ({"joint": SLIDES}, 1e-3, "'mujoco' cannot compile the model of scene"),
-    ],
+@every_row(
+    ({"material": Material(stiffness=1e4)}, 1e-3, r"body\[0\].material.stiffness"),
+    ({}, 5e-3, "engine.timestep"),
+    ({"joint": SLIDES}, 1e-3, "'mujoco' cannot compile the model of scene"),
 )
 def test_unsupported_parts_are_refused_by_name(more, dt, field):
     with pytest.raises(ConfigError, match=field):
@@ -245,11 +222,6 @@ def test_a_closure_that_yields_is_a_spring(engine):
     run = run_scene(settings, engine_named(settings, engine))
     assert run.ok.all()
     assert run.centres[-1, 0] == pytest.approx([0.0, 0.0, -9.81 / 500.0], abs=1e-9)
-
-
-BLOCKY, BALL, CAN = Shape(box=(0.1, 0.1, 0.1)), Shape(sphere=0.05), Shape(cylinder=(0.05, 0.1))
-LYING = Rotation.from_euler("x", np.pi / 2).as_matrix()
-E = np.eye(3)
 
 
 def spots(first, second, margin=0.01, edge=1):
@@ -312,20 +284,11 @@ def touching(settings):
     return Geometry(model).touching(model.start.q)
 
 
-@every(
-    ("shape", "turn", "count"),
-    [
-        (BLOCKY, (0, 0, 0), 4),
-        (BLOCKY, (np.pi / 4, 0, 0), 2),
-        (BALL, (1, 2, 3), 1),
-        (CAN, (0, 0, 0), 4),
-        (CAN, (np.pi / 2, 0, 0), 2),
-    ],
-)
+@every_row((BLOCKY, LEVEL, 4), (BLOCKY, ON_EDGE, 2), (BALL, (1, 2, 3), 1), (CAN, LEVEL, 4), (CAN, (np.pi / 2, 0, 0), 2))
 def test_bodies_touch_the_ground_at_their_lowest_points(shape, turn, count):
     height = 0.05 * (np.sqrt(2) if turn[0] == np.pi / 4 else 1)
     body = BodySettings(name="a", shape=shape, mass=1.0, turn=turn, position=(0.3, 0.2, height))
-    found = touching(scene(body, ground=GroundSettings())).contacts
+    found = touching(scene(body, ground=scene_settings.GroundSettings())).contacts
     assert len(found) == count
     np.testing.assert_allclose(found.gaps, 0, atol=1e-12)
     np.testing.assert_allclose(found.points.mean(axis=0), [0.3, 0.2, 0.0], atol=1e-9)
@@ -351,14 +314,8 @@ def test_two_surfaces_combine_as_springs_in_series_with_the_smaller_friction():
     assert np.isinf(combined(Material(), Material()).stiffness)
     body = BodySettings(name="a", shape=BLOCKY, mass=1.0, position=(0.0, 0.0, 0.05), material=Material(stiffness=1e4))
     for edge in (1, 4):
-        found = touching(scene(body, ground=GroundSettings(), shared=True, edge=edge))
-        assert found.stiffness.sum() == pytest.approx(1e4)
-        assert len(found.contacts) == 4 * edge
-
-
-BOX = (0.2, 0.3, 0.1)
-CORNERS = tuple((x * 0.1, y * 0.15, z * 0.05) for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0))
-CASE, HULL = Shape(box=BOX), Shape(hull=CORNERS)
+        found = touching(scene(body, ground=scene_settings.GroundSettings(), shared=True, edge=edge))
+        assert (found.stiffness.sum(), len(found.contacts)) == (pytest.approx(1e4), 4 * edge)
 
 
 def test_a_hull_of_box_corners_equals_a_box_and_touches_boxes_and_balls():
@@ -424,9 +381,6 @@ def test_hulls_without_volume_or_beside_their_centre_of_mass_are_refused():
         scene(BodySettings(name="a", shape=off, mass=1.0))
 
 
-ARCH = ArchSettings(name="a", blocks=20, span=4.0, rise=2.0, thickness=(0.25, 0.5), width=0.5, density=800.0)
-
-
 def test_arches_have_no_gaps_copies_are_chained_and_foundations_have_points_in_their_cells():
     blocks = blocks_of(ARCH)
     assert [block.joint for block in blocks] == ["fixed", *["free"] * 20, "fixed"]
@@ -439,10 +393,8 @@ def test_arches_have_no_gaps_copies_are_chained_and_foundations_have_points_in_t
     tops = [np.array(b.shape.hull)[:, 2].max() + b.position[2] for b in blocks]
     assert max(tops) == pytest.approx(2.0 + 0.125, abs=0.01)
     joint = JointSettings(kind="hinge", axis=(0, 1, 0), anchor=(0.0, 0.0, 0.0))
-    link = BodySettings(
-        name="l", shape=CASE, mass=1.0, position=(0.1, 0, 0), joint=(joint,), copies=3, chained=True, apart=(0.2, 0, 0)
-    )
-    chain = copies_of(link)
+    link = BodySettings(name="l", shape=CASE, mass=1.0, position=(0.1, 0, 0), joint=(joint,))
+    chain = copies_of(msgspec.structs.replace(link, copies=3, chained=True, apart=(0.2, 0, 0)))
     assert [body.parent for body in chain] == ["", "l-0", "l-1"]
     np.testing.assert_allclose([body.joint[0].anchor[0] for body in chain], [0.0, 0.2, 0.4])
     points = face_points(np.array([0.5, 0.5, 0.5]), 10)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 from disk import fill_disk
-from fast import every, fast
+from fast import every, every_row, fast
 from hostile import GB, chunk, zstd_of_zeros
 from mcap.reader import make_reader
 from mcap.writer import CompressionType, Writer
@@ -26,39 +26,29 @@ from standin import MS, SpringDamper, from_snapshot, hello, resting, standing, s
 from wire import expect
 
 from controllers.config.loading import load, parse
-from idyn.errors import ConfigError
-from idyn.model.robot import Robot
+from idyn import ConfigError, Robot, hello_for
+from transport.log import recorder
 from transport.log.export import TYPES, Exported, export, plain, schema_of
 from transport.log.provenance import SETTINGS_VERSION, attachments, metadata, recorded_settings
 from transport.log.reader import CHUNK_MAX_BYTES, LogReader
-from transport.log.recorder import (
-    CHUNK_BYTES,
-    CLOCKS,
-    CONTINUES,
-    NEXT,
-    PROFILE,
-    WAITING_MAX,
-    Attachment,
-    Entry,
-    LogError,
-    LogPart,
-    Metadata,
-    Recorder,
-)
+from transport.log.recorder import CHUNK_BYTES, CONTINUES, NEXT, PROFILE, WAITING_MAX, Entry, LogError, Recorder
 from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.requests import Welcome
 from transport.protocol.messages.state import TorqueMessage
-from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.server.settings import PlausibilitySettings, ServerSettings
 from transport.startup.loopback import Loopback
 
 SETTINGS = ServerSettings(controller="standin")
 TICKS = 300
+SHIPPED = msgspec.to_builtins(ServerSettings(controller="standin"))
+MOST = 4 * CHUNK_MAX_BYTES  # memory for reading a log [bytes]
+LZ4 = lz4.frame.compress(bytes(4 * CHUNK_MAX_BYTES))
+OUTSIDE = ("", ".", "..", "/dev/zero", "../other.mcap", "a\0b.mcap", "log.mcap", "folder/log.mcap")
 
 
-def head(controller: SpringDamper) -> tuple[list[Attachment], Metadata]:
+def head(controller: SpringDamper) -> tuple[list[recorder.Attachment], recorder.Metadata]:
     return attachments(controller.snapshot(), SETTINGS), metadata(controller.robot, seed=7)
 
 
@@ -95,7 +85,6 @@ def run(path: Path, robot: Robot, recorder: Recorder | None = None) -> list[tupl
 
 @pytest.fixture
 def recorded(tmp_path, robot):
-    """A log, and its (request, reply) pairs."""
     path = tmp_path / "run.mcap"
     return path, run(path, robot)
 
@@ -136,12 +125,8 @@ def test_other_tools_can_read_the_log(tmp_path, robot):
             if channel.topic == "/torque":
                 assert msgpack.unpackb(message.data)["t"] == "torque"
     rejected, repeated = TICKS // 50, TICKS // 50
-    assert counts == {
-        "/state": TICKS + repeated + rejected,
-        "/torque": TICKS + repeated,
-        "/session": 2 + rejected,
-        "/refused": 2,
-    }
+    states, torques = TICKS + repeated + rejected, TICKS + repeated
+    assert counts == {"/state": states, "/torque": torques, "/session": 2 + rejected, "/refused": 2}
 
 
 def test_a_replay_gives_identical_replies(recorded):
@@ -158,8 +143,7 @@ def test_a_replay_gives_identical_replies(recorded):
 
 
 def test_pauses_are_replayed_as_recorded(tmp_path, robot):
-    """A first answer that takes 207 ms, then a server that is paused for 300 ms: neither was an outage, nor is it in the
-    replay."""
+    """A first answer takes 207 ms, then the server pauses for 300 ms: neither was an outage, nor is it in the replay."""
     path = tmp_path / "paused.mcap"
     now = [0]
     recorder = open_recorder(path, robot)
@@ -367,7 +351,6 @@ def test_every_message_is_exported_and_matches_its_schema(recorded, tmp_path):
 
 
 def without_nulls(fields: Any) -> Any:
-    """The same without fields that are null."""
     if isinstance(fields, dict):
         return {key: without_nulls(value) for key, value in fields.items() if value is not None}
     return [without_nulls(value) for value in fields if value is not None] if isinstance(fields, list) else fields
@@ -424,14 +407,9 @@ def test_nothing_is_overwritten(recorded, robot, tmp_path):
 
 
 def write(path: Path, robot: Robot, server: dict[str, Any], version: str) -> None:
-    """An empty log with these server settings."""
-    (snapshot, own, urdf), facts = attachments(SpringDamper(robot).snapshot(), Empty()), metadata(robot, seed=None)
+    (snapshot, own, urdf), facts = attachments(SpringDamper(robot).snapshot(), SETTINGS), metadata(robot, seed=None)
     facts["settings"] = {"settings_version": version}
     Recorder(path, [snapshot, msgspec.structs.replace(own, data=json.dumps(server).encode()), urdf], facts).close()
-
-
-class Empty(msgspec.Struct):
-    """Settings without fields."""
 
 
 def test_a_new_log_has_the_current_version(tmp_path, robot):
@@ -442,17 +420,11 @@ def test_a_new_log_has_the_current_version(tmp_path, robot):
         assert parse(recorded_settings(log)[1], ServerSettings, "server") == settings
 
 
-SHIPPED = msgspec.to_builtins(ServerSettings(controller="standin"))
-
-
-@every(
-    ("server", "version", "says"),
-    [
-        *((SHIPPED, each, f"settings_version: expected .*got '{each}") for each in ("7", "5", "one", "")),
-        ({"controller": "standin", "foresight": 1.0}, SETTINGS_VERSION, r"server\.foresight: no such setting"),
-    ],
+@every_row(
+    *((SHIPPED, each, f"settings_version: expected .*got '{each}") for each in ("7", "5", "one", "")),
+    ({"controller": "standin", "foresight": 1.0}, SETTINGS_VERSION, r"server\.foresight: no such setting"),
 )
-def test_an_unknown_version_or_setting_of_a_log_is_refused(tmp_path, robot, server, version, says):
+def test_an_unknown_version_or_setting_of_a_log_is_refused(server, version, says, tmp_path, robot):
     path = tmp_path / "run.mcap"
     write(path, robot, server, version)
     with pytest.raises(LogError, match=rf"run\.mcap: {says}"):
@@ -460,19 +432,14 @@ def test_an_unknown_version_or_setting_of_a_log_is_refused(tmp_path, robot, serv
 
 
 def test_a_toml_file_is_not_migrated(tmp_path):
-    """The new key is named in the error."""
     path = tmp_path / "old.toml"
     path.write_text('controller = "quadruped"\n[anticipation]\nlead_us = 400.0\n', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"server\.old\.anticipation: no such setting .*anticipation_us"):
         load("server", str(path), ServerSettings)
 
 
-MOST = 4 * CHUNK_MAX_BYTES  # memory for reading a log [bytes]
-
-
 def with_chunk(path: Path, robot: Robot, record: bytes) -> Path:
-    """A log whose head is followed by a record."""
-    part = LogPart(path, *head(SpringDamper(robot)))
+    part = recorder.LogPart(path, *head(SpringDamper(robot)))
     part.close()
     path.write_bytes(path.read_bytes() + record)
     return path
@@ -494,19 +461,13 @@ def refused(path: Path) -> str:
     return str(caught.value)
 
 
-LZ4 = lz4.frame.compress(bytes(4 * CHUNK_MAX_BYTES))
-
-
-@every(
-    ("record", "message"),
-    [
-        (lambda: chunk(zstd_of_zeros(GB // 2, GB // 2), 1000, "zstd"), "got a longer one"),
-        (lambda: chunk(zstd_of_zeros(GB // 2, -1), 1000, "zstd"), "got a longer one"),
-        (lambda: chunk(LZ4, 1000, "lz4"), "got a longer one"),
-        (lambda: chunk(b"", 1000, "brotli"), "compressed by zstd, lz4 or not at all, got 'brotli'"),
-    ],
+@every_row(
+    (lambda: chunk(zstd_of_zeros(GB // 2, GB // 2), 1000, "zstd"), "got a longer one"),
+    (lambda: chunk(zstd_of_zeros(GB // 2, -1), 1000, "zstd"), "got a longer one"),
+    (lambda: chunk(LZ4, 1000, "lz4"), "got a longer one"),
+    (lambda: chunk(b"", 1000, "brotli"), "compressed by zstd, lz4 or not at all, got 'brotli'"),
 )
-def test_a_chunk_that_is_too_long_is_refused(tmp_path, robot, record, message):
+def test_a_chunk_that_is_too_long_is_refused(record, message, tmp_path, robot):
     assert message in refused(with_chunk(tmp_path / "bomb.mcap", robot, record()))
 
 
@@ -566,13 +527,7 @@ def with_metadata(path: Path, robot: Robot, name: str, fields: dict[str, str]) -
     return path
 
 
-@every(
-    "fields",
-    [
-        *({NEXT: name} for name in ("", ".", "..", "/dev/zero", "../other.mcap", "a\0b.mcap", "log.mcap", "folder/log.mcap")),
-        {"nxt": "a.mcap"},
-    ],
-)
+@every("fields", [*({NEXT: name} for name in OUTSIDE), {"nxt": "a.mcap"}])
 def test_a_continuation_outside_of_the_folder_is_refused(tmp_path, robot, fields):
     """Also in the log itself, `log.mcap`, and without a name."""
     path = with_metadata(tmp_path / "log.mcap", robot, CONTINUES, fields)
@@ -582,7 +537,7 @@ def test_a_continuation_outside_of_the_folder_is_refused(tmp_path, robot, fields
 
 @every("clocks", [{}, {"wall_ns": "soon", "monotonic_ns": "1"}, {"wall_ns": "1" * 30, "monotonic_ns": "1"}])
 def test_malformed_clocks_are_refused(tmp_path, robot, clocks):
-    path = with_metadata(tmp_path / "log.mcap", robot, CLOCKS, clocks)
+    path = with_metadata(tmp_path / "log.mcap", robot, recorder.CLOCKS, clocks)
     with pytest.raises(LogError, match="clocks: expected"):
         LogReader(path)
 

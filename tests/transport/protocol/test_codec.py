@@ -9,7 +9,7 @@ import msgpack
 import msgspec
 import numpy as np
 import pytest
-from fast import every
+from fast import every_row
 from hypothesis import given
 from hypothesis import strategies as st
 from message_pages import page, schema
@@ -25,18 +25,14 @@ from transport.protocol.messages.state import Contact, Flags, Imu, Reference, St
 
 ROBOT = solo()
 NAN, INF = float("nan"), float("inf")
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 
 def full_state() -> StateMessage:
     three, motors = np.arange(3.0).tobytes(), np.arange(12.0).tobytes()
-    return state(
-        ROBOT,
-        2**64 - 1,
-        7,
-        imu=Imu(quat=np.array([0.0, 0, 0, 1]).tobytes(), gyro=three, acc=[1, 2.5, -3]),
-        contacts=[Contact(frame="FL_FOOT", p=three, n=[0, 0, 1], mu=0.5)],
-        ref=Reference(q=motors, v=motors, a=motors),
-    )
+    imu = Imu(quat=np.array([0.0, 0, 0, 1]).tobytes(), gyro=three, acc=[1, 2.5, -3])
+    contact = Contact(frame="FL_FOOT", p=three, n=[0, 0, 1], mu=0.5)
+    return state(ROBOT, 2**64 - 1, 7, imu=imu, contacts=[contact], ref=Reference(q=motors, v=motors, a=motors))
 
 
 def test_messages_survive_encoding_and_decoding():
@@ -76,9 +72,7 @@ def test_a_truncated_message_is_refused(length):
     assert caught.value.code is Code.BAD_SCHEMA
 
 
-@every(
-    "data", [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\x91" * 60_000, b"\x81\xa1t" + b"\x91" * 60_000, b"", b"\xc1"]
-)
+@every_row(b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\x91" * 60_000, b"\x81\xa1t" + b"\x91" * 60_000, b"", b"\xc1")
 def test_hostile_lengths_and_depths_are_refused(data):
     with pytest.raises(ProtocolError):
         decode(data)
@@ -91,21 +85,18 @@ def changed(**fields: object) -> bytes:
     return msgpack.packb(msgpack.unpackb(encode(full_state())) | fields)
 
 
-@every(
-    ("data", "code", "field"),
-    [
-        (changed(v="2.0"), Code.VERSION_MISMATCH, "v"),
-        (changed(v="2.0", q="another meaning"), Code.VERSION_MISMATCH, "v"),
-        (changed(v=1), Code.BAD_SCHEMA, "v"),
-        (changed(t="stat"), Code.BAD_SCHEMA, "t"),
-        (changed(t=None), Code.BAD_SCHEMA, "t"),
-        (changed(q="text"), Code.BAD_SCHEMA, "q"),
-        (changed(q=[1, "x"]), Code.BAD_SCHEMA, "q[1]"),
-        (changed(seq=-1), Code.BAD_SCHEMA, "seq"),
-        (changed(tau_aplied=[]), Code.BAD_SCHEMA, "tau_aplied"),
-        (changed(contacts=[{"n": [0, 0, 1]}]), Code.BAD_SCHEMA, "contacts[0].frame"),
-        (changed(imu={"quat": [], "gyro": [], "acc": [], "x": 1}), Code.BAD_SCHEMA, "imu.x"),
-    ],
+@every_row(
+    (changed(v="2.0"), Code.VERSION_MISMATCH, "v"),
+    (changed(v="2.0", q="another meaning"), Code.VERSION_MISMATCH, "v"),
+    (changed(v=1), Code.BAD_SCHEMA, "v"),
+    (changed(t="stat"), Code.BAD_SCHEMA, "t"),
+    (changed(t=None), Code.BAD_SCHEMA, "t"),
+    (changed(q="text"), Code.BAD_SCHEMA, "q"),
+    (changed(q=[1, "x"]), Code.BAD_SCHEMA, "q[1]"),
+    (changed(seq=-1), Code.BAD_SCHEMA, "seq"),
+    (changed(tau_aplied=[]), Code.BAD_SCHEMA, "tau_aplied"),
+    (changed(contacts=[{"n": [0, 0, 1]}]), Code.BAD_SCHEMA, "contacts[0].frame"),
+    (changed(imu={"quat": [], "gyro": [], "acc": [], "x": 1}), Code.BAD_SCHEMA, "imu.x"),
 )
 def test_an_invalid_field_is_named(data, code, field):
     with pytest.raises(ProtocolError) as caught:
@@ -147,9 +138,6 @@ def test_the_type_is_read_without_decoding_the_rest():
     assert message_type(msgspec.msgpack.encode({"t": "state", "x": bytes(MAX_BYTES)})) is None
 
 
-REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
-
-
 def published() -> Any:
     return json.loads((REFERENCE / "messages.schema.json").read_text(encoding="utf-8"))
 
@@ -176,40 +164,24 @@ def test_messages_of_a_session_fit_the_schema():
     rig = Rig(ROBOT)
     welcome = rig.greet()
     contacts = [Contact(frame="FL_FOOT"), Contact(frame="FR_FOOT", active=False)]
-    sent = [
-        hello(ROBOT),
-        rig.state(1),
-        rig.state(2, contacts=contacts, flags=Flags(dry_run=True)),
-        StatsGet(),
-        TickGet(),
-        Stop(),
-    ]
-    received = [
-        welcome,
-        rig.tick(1),
-        rig.tick(1),
-        rig.send(StatsGet()),
-        rig.send(TickGet()),
-        rig.send(Heartbeat(session=1, t_send=0)),
-    ]
+    trying = rig.state(2, contacts=contacts, flags=Flags(dry_run=True))
+    sent = [hello(ROBOT), rig.state(1), trying, StatsGet(), TickGet(), Stop()]
+    received = [welcome, rig.tick(1), rig.tick(1), *map(rig.send, (StatsGet(), TickGet(), Heartbeat(session=1, t_send=0)))]
     received += [rig.raw(b"\xc1"), rig.send(Stop())]
     checker = jsonschema.Draft202012Validator(published())
     for message in sent + received:
         checker.validate(on_the_wire(message))
 
 
-@every(
-    ("field", "value"),
-    [
-        ("q", None),  # missing
-        ("surprise", 1),
-        ("seq", -1),
-        ("t_robot", 0.5),
-        ("contacts", [{"frame": "FL_FOOT", "active": 1}]),
-        ("contacts", [{"frame": "x" * 257}]),
-        ("contacts", [{"p": [0.0, 0.0, 0.0]}]),
-        ("flags", {"stop": True}),
-    ],
+@every_row(
+    ("q", None),  # missing
+    ("surprise", 1),
+    ("seq", -1),
+    ("t_robot", 0.5),
+    ("contacts", [{"frame": "FL_FOOT", "active": 1}]),
+    ("contacts", [{"frame": "x" * 257}]),
+    ("contacts", [{"p": [0.0, 0.0, 0.0]}]),
+    ("flags", {"stop": True}),
 )
 def test_schema_and_server_refuse_the_same_states(field, value):
     fields = on_the_wire(state(ROBOT, 1, 1)) | {field: value}

@@ -28,15 +28,9 @@ def vectors(elements: st.SearchStrategy[float]) -> st.SearchStrategy[np.ndarray]
 @st.composite
 def limits(draw: st.DrawFn) -> TorqueLimits:
     low = draw(vectors(st.one_of(st.just(-np.inf), FINITE)))
-    return TorqueLimits(
-        tau_max=draw(vectors(POSITIVE)),
-        dtau_max=draw(vectors(POSITIVE)),
-        q_min=low,
-        q_max=np.where(np.isfinite(low), low, 0.0) + draw(vectors(POSITIVE)),
-        v_max=draw(vectors(POSITIVE)),
-        tau0=draw(vectors(POSITIVE)),
-        v0=draw(vectors(POSITIVE)),
-    )
+    high = np.where(np.isfinite(low), low, 0.0) + draw(vectors(POSITIVE))
+    others = {name: draw(vectors(POSITIVE)) for name in ("tau_max", "dtau_max", "v_max", "tau0", "v0")}
+    return TorqueLimits(q_min=low, q_max=high, **others)
 
 
 @given(limits(), vectors(ANY), vectors(FINITE), vectors(FINITE), st.one_of(st.none(), vectors(ANY)), st.floats(0, 0.1))

@@ -8,15 +8,14 @@ from typing import Any
 import msgpack
 import numpy as np
 import pytest
-from fast import every
+from fast import every, every_row
 from standin import SpringDamper, from_snapshot, hello
 from wire import expect
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.command import Inputs
 from controllers.controller import Controller
-from idyn.model.robot import Robot
-from idyn.types import State
+from idyn import Robot, State
 from transport.protocol.codec import decode, encode
 from transport.protocol.errors import ProtocolError
 from transport.protocol.messages.base import SCHEMA, Code, ErrorMessage
@@ -30,12 +29,12 @@ from transport.server.settings import ServerSettings
 
 OWN = {"torque_rate": 1000.0, "first_command_guard": 0.25, "fallback": "damping", "damping": 0.1, "max_tilt": 1.0}
 CHANGE = ConfigSet(settings={"feedback": {"kp": 5.0}})
+WILD = [{"side": float("inf")}, {"side": 1e308}, {"hills": 10**9}, {"resolution": 1e-9}, {"hills": 50_000, "side": 40.0}]
+WILD += [{"variance": 1e-300}, {"bump": 1e308}]
+LOOSER = [{"max_tilt": 3.0}, {"torque_rate": np.inf}, {"damping": 0.0}, {"first_command_guard": 0.1}, {"fallback": "hold"}]
 
 
-@every(
-    "safety",
-    [{"max_tilt": 3.0}, {"torque_rate": float("inf")}, {"damping": 0.0}, {"first_command_guard": 0.1}, {"fallback": "hold"}],
-)
+@every("safety", LOOSER)
 def test_safety_settings_can_be_made_stricter_and_restored_over_the_wire_but_not_loosened(safety):
     strict = changed({"settings": {"safety": OWN}}, {"safety": {"max_tilt": 0.5, "damping": 1.0}}, {"safety": OWN})
     assert strict["settings"]["safety"] == OWN | {"max_tilt": 0.5, "damping": 1.0}
@@ -61,27 +60,13 @@ def test_a_rate_cannot_be_loosened_from_the_default_of_the_robot():
         changed({"settings": {"safety": OWN}}, {"safety": {"torque_rate": None}}, {"safety": OWN}, 500.0)
 
 
-@every(
-    ("settings", "message"),
-    [
-        ({"contact": {7: False}}, "settings.contact: expected names of settings as keys, got 7"),
-        ({7: {}}, "expected `str`, got `int` - at `key` in `$.settings`"),
-        ({"feedback": {"kp": 1e300}}, "settings.feedback.kp: expected 0 to 1e+07 1/s²"),
-        ({"safety": {"max_joint_speed": 0.0}}, "settings.safety.max_joint_speed: expected 0.01 to inf rad/s, got 0"),
-        ({"safety": {"max_tilt": float("nan")}}, "settings.safety.max_tilt"),
-        *(
-            ({"contact": {"terrain": {"kind": "heightmap"} | terrain}}, "contact.terrain")
-            for terrain in (
-                {"side": float("inf")},
-                {"side": 1e308},
-                {"hills": 10**9},
-                {"resolution": 1e-9},
-                {"hills": 50_000, "side": 40.0},
-                {"variance": 1e-300},
-                {"bump": 1e308},
-            )
-        ),
-    ],
+@every_row(
+    ({"contact": {7: False}}, "settings.contact: expected names of settings as keys, got 7"),
+    ({7: {}}, "expected `str`, got `int` - at `key` in `$.settings`"),
+    ({"feedback": {"kp": 1e300}}, "settings.feedback.kp: expected 0 to 1e+07 1/s²"),
+    ({"safety": {"max_joint_speed": 0.0}}, "settings.safety.max_joint_speed: expected 0.01 to inf rad/s, got 0"),
+    ({"safety": {"max_tilt": float("nan")}}, "settings.safety.max_tilt"),
+    *(({"contact": {"terrain": {"kind": "heightmap"} | terrain}}, "contact.terrain") for terrain in WILD),
 )
 def test_invalid_settings_are_refused_and_change_nothing(settings, message):
     builder = ControllerBuilder(controller_from_snapshot, in_thread=False)
@@ -99,7 +84,6 @@ def test_invalid_settings_are_refused_and_change_nothing(settings, message):
 
 
 def test_replaced_controllers_are_freed():
-    """In a loop without garbage collection."""
     alive: weakref.WeakSet[Controller] = weakref.WeakSet()
 
     def build(snapshot: dict[str, Any]) -> Controller:

@@ -1,18 +1,16 @@
 """Settings of the server: bounds with units, ports, and paths relative to the file."""
 
 import pytest
-from fast import every
+from fast import every_row
 
-from controllers.build import load_controller
 from controllers.config.loading import find, load
-from idyn.errors import ConfigError
+from idyn import ConfigError, load_controller
 from transport.server.settings import CurveSettings, ServerSettings, endpoint, robot_endpoint
 
 QUADRUPED = find("robots", "quadruped").parent / "quadruped.urdf"
 
 
 def test_paths_in_a_file_are_relative_to_it(tmp_path, monkeypatch):
-    """Of configurations, keys, folders and sockets."""
     folder = tmp_path / "robots"
     folder.mkdir()
     monkeypatch.chdir(tmp_path)
@@ -35,17 +33,14 @@ def test_paths_in_a_file_are_relative_to_it(tmp_path, monkeypatch):
     assert (server.controller, server.endpoint, server.log_directory) == ("quadruped", "ipc://@abstract", "/var/log/idyn")
 
 
-@every(
-    ("setting", "where", "says"),
-    [
-        ("anticipation_us = -1", "anticipation_us", "0 to 100000 µs, got -1"),
-        ("release_ms = nan", "release_ms", "ms, got nan"),
-        ("watchdog = { hold_ms = 0 }", "watchdog.hold_ms", "ms, got 0"),
-        ("log_part_mb = 0", "log_part_mb", "MB, got 0"),
-        ("core = -1", "core", ">= 0"),
-    ],
+@every_row(
+    ("anticipation_us = -1", "anticipation_us", "0 to 100000 µs, got -1"),
+    ("release_ms = nan", "release_ms", "ms, got nan"),
+    ("watchdog = { hold_ms = 0 }", "watchdog.hold_ms", "ms, got 0"),
+    ("log_part_mb = 0", "log_part_mb", "MB, got 0"),
+    ("core = -1", "core", ">= 0"),
 )
-def test_server_settings_have_bounds_with_units(tmp_path, setting, where, says):
+def test_server_settings_have_bounds_with_units(setting, where, says, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(f'controller = "quadruped"\n{setting}\n')
     with pytest.raises(ConfigError, match=says) as caught:
@@ -65,12 +60,8 @@ def test_addresses(monkeypatch, tmp_path):
     for address in ("tcp://0.0.0.0:5555", "tcp://*:5555", "http://x", "tcp://example.org:1"):
         with pytest.raises(ConfigError, match=r"server\.endpoint"):
             bound(address)
-    for address in (
-        *(f"tcp://127.0.0.1:{port}" for port in ("0", "65535", "*")),
-        "tcp://localhost:5",
-        "ipc://@idyn",
-        "ipc:///x/y",
-    ):
+    here = [f"tcp://127.0.0.1:{port}" for port in ("0", "65535", "*")]
+    for address in (*here, "tcp://localhost:5", "ipc://@idyn", "ipc:///x/y"):
         assert bound(address) == address
     for permitted in ({"insecure": True}, {"curve": CurveSettings(secret="server.key_secret", clients={})}):
         assert bound("tcp://0.0.0.0:1", **permitted) == "tcp://0.0.0.0:1"

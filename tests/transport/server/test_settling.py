@@ -12,10 +12,9 @@ from rig import Rig
 from standin import MS, SpringDamper, from_snapshot, hello, resting, standing, state
 from wire import expect, routed
 
-from controllers.build import load_controller
 from controllers.monitor.alarms import ALARMS, POWER, AlarmSettings
 from controllers.monitor.switches import CONTRADICTIONS
-from idyn.model.robot import Robot
+from idyn import Robot, RobotClient, hello_for, load_controller
 from idyn.types import Array
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
@@ -25,7 +24,6 @@ from transport.protocol.codec import decode, encode
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import ClientLimits, Stats, StatsGet, Stop, Tick, TickGet, Welcome
 from transport.protocol.messages.state import Flags, Imu, StateMessage, TorqueMessage
-from transport.robot.client import RobotClient, hello_for
 from transport.server.service import PERIOD_NS, RateLimit, Service, similar
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
@@ -187,16 +185,11 @@ def test_the_order_is_the_servers(fresh, robot):
     assert tick.state.t_robot == reply.t_robot
 
 
-@pytest.fixture(scope="module")
-def service():
-    controller = load_controller("quadruped")
-    warm_up(controller, ServerSettings(controller="quadruped"))
-    return Service(controller, ServerSettings(controller="quadruped"))
-
-
-def test_forces_in_the_world_carry_the_robot_and_act_at_its_feet(service):
+def test_forces_in_the_world_carry_the_robot_and_act_at_its_feet():
     """Turned about the vertical and standing: the forces add up to the weight, without a moment about the centre of mass."""
-    robot, q = service.controller.robot, np.array(service.controller.stance)
+    controller, settings = load_controller("quadruped"), ServerSettings(controller="quadruped")
+    warm_up(controller, settings)
+    service, robot, q = Service(controller, settings), controller.robot, np.array(controller.stance)
     q[3:7] = 0.0, 0.0, np.sin(0.4), np.cos(0.4)
     with Loopback(service, hello_for(robot, 1e-3, kind="sim")) as client:
         client.hello()

@@ -11,22 +11,21 @@ from functools import cache
 
 import numpy as np
 import pytest
-from fast import every
+from fast import every_row
 from mcap.reader import make_reader
 from sdk import FOLDER, with_unitree
 from wire import running
 
-from controllers.robot.load import load_robot
-from idyn.errors import ConfigError
+from idyn import ConfigError, RobotClient, hello_for, load_robot
 from transport.bridges.unitree.bridge import Bridge, ServedRobot
 from transport.bridges.unitree.dds import Bus, MotionSwitcher
 from transport.bridges.unitree.low_level import LowLevel
 from transport.bridges.unitree.low_state import GO2, StateDecoder
 from transport.bridges.unitree.messages import COMMAND, REMOTE, STATE, Message, RawLog
 from transport.bridges.unitree.script import Step, parse_script
-from transport.robot.client import RobotClient, hello_for
 
 MOTORS = len(GO2.joints)
+L2, B, A = 1 << 5, 1 << 9, 1 << 8
 
 
 @cache
@@ -36,10 +35,7 @@ def bus():
 
 
 class Puppet:
-    """Publishes states at 500 Hz; its joints follow the targets of the last command at once. commands: all that it received
-
-    trembles: its gyro has noise
-    """
+    """Publishes states at 500 Hz; joints follow the last target at once. commands: all received; trembles: its gyro is noisy"""
 
     def __init__(self):
         self.states, self.commands = bus().writer(STATE, GO2.family.state), []
@@ -128,9 +124,6 @@ def test_sticks_are_wishes_forward_left_and_turn():
         (state,) = decoder.states([message.copy()])
         np.testing.assert_allclose(state.sticks, wish)
         assert not state.stop
-
-
-L2, B, A = 1 << 5, 1 << 9, 1 << 8
 
 
 @pytest.mark.parametrize(
@@ -289,22 +282,19 @@ def test_steps_comments_and_empty_lines():
     assert (move.word, move.seconds, dict(move.joints)) == ("move", 4.0, {"left_elbow": 1.2, "waist": -0.3})
 
 
-@every(
-    ("text", "message"),
-    [
-        ("", "expected at least one step"),
-        ("stand 5\nrun 3", "line 2: expected one of stand, velocity, move, remote, lie, got 'run'"),
-        ("stand", "line 1: 'stand': expected 1 numbers, got 0"),
-        ("lie 3", "line 1: 'lie': expected 0 numbers, got 1"),
-        ("stand -1", "line 1: expected seconds > 0, got '-1'"),
-        ("stand nan", "line 1: expected a finite number, got 'nan'"),
-        ("velocity 1 0 0", "line 1: 'velocity': expected 4 numbers, got 3"),
-        ("move 3", "line 1: 'move': expected JOINT=ANGLE, got 3"),
-        ("move elbow=1", "line 1: 'move': expected 1 numbers, got 0"),
-        ("move elbow=up 3", "line 1: expected a finite number, got 'up'"),
-        ("stand elbow=1 3", "line 1: 'stand': expected numbers, got elbow=1 3"),
-        ("velocity inf 0 0 3", "line 1: expected a finite number, got 'inf'"),
-    ],
+@every_row(
+    ("", "expected at least one step"),
+    ("stand 5\nrun 3", "line 2: expected one of stand, velocity, move, remote, lie, got 'run'"),
+    ("stand", "line 1: 'stand': expected 1 numbers, got 0"),
+    ("lie 3", "line 1: 'lie': expected 0 numbers, got 1"),
+    ("stand -1", "line 1: expected seconds > 0, got '-1'"),
+    ("stand nan", "line 1: expected a finite number, got 'nan'"),
+    ("velocity 1 0 0", "line 1: 'velocity': expected 4 numbers, got 3"),
+    ("move 3", "line 1: 'move': expected JOINT=ANGLE, got 3"),
+    ("move elbow=1", "line 1: 'move': expected 1 numbers, got 0"),
+    ("move elbow=up 3", "line 1: expected a finite number, got 'up'"),
+    ("stand elbow=1 3", "line 1: 'stand': expected numbers, got elbow=1 3"),
+    ("velocity inf 0 0 3", "line 1: expected a finite number, got 'inf'"),
 )
 def test_wrong_lines_are_named(text, message):
     with pytest.raises(ConfigError, match=message):

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from fast import every
+from fast import every, every_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -20,7 +20,8 @@ from transport.bridges.unitree.messages import COMMAND, FAMILIES, REMOTE, STATE,
 
 MOST = np.array([23.7, 23.7, 45.43])
 number = st.floats(-50.0, 50.0)
-gain = st.floats(0.0, 500.0)
+KINDS = [(family, kind) for family in ("go", "hg") for kind in ("LowState", "LowCmd")]
+STILL = np.zeros(12), np.zeros(12)
 
 
 def state_at(q, v):
@@ -30,7 +31,7 @@ def state_at(q, v):
 
 
 @settings(max_examples=200, deadline=None)
-@given(*[arrays(float, 3, elements=number)] * 5, *[arrays(float, 3, elements=gain)] * 2)
+@given(*[arrays(float, 3, elements=number)] * 5, *[arrays(float, 3, elements=st.floats(0.0, 500.0))] * 2)
 def test_torque_and_feedback_stay_within_the_limits_until_the_next_command(q, v, target, speed, tau, kp, kd):
     command = bounded(MotorCommand(q=target, v=speed, tau=tau, kp=kp, kd=kd), state_at(q, v), MOST)
     for passed in np.linspace(0.0, BETWEEN_S, 5):
@@ -97,10 +98,7 @@ def test_what_cannot_be_commanded_is_named():
         Bus(96, "nowhere0")
 
 
-@every(
-    ("speed", "tick", "later", "moved", "count"),
-    [(3.0, 0, 2, 0, 1), (3.0, 0, 2, 6, 1), (3.0, 0, 2, 12, 2), (3.0, 7, 2, 6, 2), (0.0, 0, 2, 0, 2), (3.0, 0, 30, 0, 2)],
-)
+@every_row((3.0, 0, 2, 0, 1), (3.0, 0, 2, 6, 1), (3.0, 0, 2, 12, 2), (3.0, 7, 2, 6, 2), (0.0, 0, 2, 0, 2), (3.0, 0, 30, 0, 2))
 def test_a_simulators_state_in_mid_step_is_left_out(speed, tick, later, moved, count):
     """Unitree's bridge sends what is there each 2 ms, also while a step writes the sensors one after the other."""
     decoder, messages = StateDecoder(GO2, GO2.joints), []
@@ -117,21 +115,15 @@ def test_a_simulators_state_in_mid_step_is_left_out(speed, tick, later, moved, c
     assert decoder.repeated == 2 - count
 
 
-KINDS = [(family, kind) for family in ("go", "hg") for kind in ("LowState", "LowCmd")]
-
-
 def layout_of(family, kind):
     return getattr(FAMILIES[family], "state" if kind == "LowState" else "command")
 
 
-@every(
-    ("family", "kind", "size", "places"),
-    [
-        ("go", "LowState", 1180, {"motor_state.mode": 81, "motor_state.q": 84, "imu_state.quaternion": 28, "tick": 1100}),
-        ("go", "LowCmd", 812, {"motor_cmd.mode": 26, "motor_cmd.q": 28, "level_flag": 6, "crc": 808}),
-        ("hg", "LowState", 2092, {"motor_state.mode": 74, "motor_state.q": 76, "mode_machine": 13, "wireless_remote": 2032}),
-        ("hg", "LowCmd", 1004, {"motor_cmd.mode": 6, "motor_cmd.q": 8, "mode_machine": 5, "crc": 1000}),
-    ],
+@every_row(
+    ("go", "LowState", 1180, {"motor_state.mode": 81, "motor_state.q": 84, "imu_state.quaternion": 28, "tick": 1100}),
+    ("go", "LowCmd", 812, {"motor_cmd.mode": 26, "motor_cmd.q": 28, "level_flag": 6, "crc": 808}),
+    ("hg", "LowState", 2092, {"motor_state.mode": 74, "motor_state.q": 76, "mode_machine": 13, "wireless_remote": 2032}),
+    ("hg", "LowCmd", 1004, {"motor_cmd.mode": 6, "motor_cmd.q": 8, "mode_machine": 5, "crc": 1000}),
 )
 def test_fields_lie_where_a_recorded_message_has_them(family, kind, size, places):
     layout = layout_of(family, kind)
@@ -219,9 +211,6 @@ def test_messages_of_another_length_or_byte_order_are_refused():
     for wrong in (b"", whole[:-1], b"\x00\x00" + whole[2:]):
         with pytest.raises(ValueError, match="LowCmd_: expected 812 bytes"):
             Message(layout, wrong)
-
-
-STILL = np.zeros(12), np.zeros(12)
 
 
 def test_the_tick_counts_milliseconds_and_wraps_and_without_it_lost_states_count():

@@ -24,9 +24,8 @@ def simulator(tmp_path):
         trace = tmp_path / "trace.npz"
         environment = os.environ | {"PYTHONPATH": str(FOLDER), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, str(FOLDER / "headless.py"), "--robot", robot, "--seconds", str(seconds), "--domain", DOMAIN]
-        started.append(
-            subprocess.Popen([*command, "--trace", str(trace), *options], env=environment, stdout=subprocess.DEVNULL)
-        )
+        command += ["--trace", str(trace), *options]
+        started.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL))
 
         def end():
             started[-1].wait(timeout=seconds + 30)

@@ -5,43 +5,32 @@ from itertools import count
 import msgpack
 import numpy as np
 import pytest
-from fast import every
+from fast import every, every_row
 from rig import FORWARD, Planned, Rig
 from standin import MS, SpringDamper, standing
 from wire import expect
 
-from controllers.build import load_controller
-from idyn import InputError
+from idyn import InputError, hello_for, load_controller
 from idyn.tasks import AngularMomentumTask, CenterOfPressureTask, ComTask, ForceTask, FrameTask, PostureTask, TaskStack
 from transport.log.provenance import attachments, metadata
 from transport.log.reader import LogReader
 from transport.log.recorder import Recorder
 from transport.log.replay import replay
 from transport.protocol.codec import decode, encode
-from transport.protocol.messages import Message
+from transport.protocol.messages import Message, command
 from transport.protocol.messages.base import Code, ErrorMessage
-from transport.protocol.messages.command import (
-    CommandAck,
-    CommandMessage,
-    ComPart,
-    ForcePart,
-    FramePart,
-    GaitPart,
-    MomentumPart,
-    PlanHello,
-    PlanWelcome,
-    PosturePart,
-    PressurePart,
-)
+from transport.protocol.messages.command import CommandAck, ComPart, ForcePart, FramePart, PosturePart
 from transport.protocol.messages.requests import Stop, Welcome
 from transport.protocol.messages.state import StateMessage, TorqueMessage
 from transport.protocol.task_input import read_tasks, write_tasks
-from transport.robot.client import hello_for
 from transport.server.service import Service
 from transport.server.sessions.latches import STANDS
 from transport.server.settings import ServerSettings
 
 NAN, INF = float("nan"), float("inf")
+FOOT = "FL_FOOT"
+BASE_NS, TASK_NS = 330_000, 64_000
+"""Duration of a tick without tasks, and of each task: of 32 tasks on a robot of 1 kHz, a tick takes 2.38 ms."""
 
 
 @pytest.fixture
@@ -88,7 +77,7 @@ def test_the_controlling_client_commands_within_its_session(planned):
 def test_another_client_is_refused_until_the_command_in_force_has_expired(planned):
     other = planned.greet_planner(b"q", "joystick").session
     planned.command(valid_for=0.005)
-    late = CommandMessage(session=other, valid_for=1.0, velocity=[0.0, 0.0, 1.0])
+    late = command.CommandMessage(session=other, valid_for=1.0, velocity=[0.0, 0.0, 1.0])
     assert code(planned.send(late, b"q")) == Code.NOT_CONTROLLING
     assert code(planned.command(by=b"a", session=planned.session)) == Code.NOT_CONTROLLING
     assert planned.velocity(1) == (FORWARD, "")
@@ -147,29 +136,26 @@ def test_height_and_attitude_apply_until_the_command_expires(planned):
     assert pose(7) == [0.0] * 3
 
 
-@every(
-    ("wrong", "changes"),
-    [
-        ("valid_for", {"valid_for": 0.0}),
-        ("valid_for", {"valid_for": -1.0}),
-        ("valid_for", {"valid_for": NAN}),
-        ("valid_for", {"valid_for": 61.0}),
-        ("velocity", {"velocity": [0.0, NAN, 0.0]}),
-        ("velocity", {"velocity": [0.0, INF, 0.0]}),
-        ("velocity", {"velocity": [0.0, 0.0]}),
-        ("velocity", {"velocity": [11.0, 0.0, 0.0]}),
-        ("velocity", {"velocity": [0.0, 0.0, -60.0]}),
-        ("velocity", {"velocity": None}),
-        ("height", {"height": NAN}),
-        ("height", {"height": -0.06}),
-        ("height", {"height": 0.03}),
-        ("attitude", {"attitude": [0.1]}),
-        ("attitude", {"attitude": [INF, 0.0]}),
-        ("attitude[0]", {"attitude": [0.3, 0.0]}),
-        ("attitude[1]", {"attitude": [0.0, -0.2]}),
-    ],
+@every_row(
+    ("valid_for", {"valid_for": 0.0}),
+    ("valid_for", {"valid_for": -1.0}),
+    ("valid_for", {"valid_for": NAN}),
+    ("valid_for", {"valid_for": 61.0}),
+    ("velocity", {"velocity": [0.0, NAN, 0.0]}),
+    ("velocity", {"velocity": [0.0, INF, 0.0]}),
+    ("velocity", {"velocity": [0.0, 0.0]}),
+    ("velocity", {"velocity": [11.0, 0.0, 0.0]}),
+    ("velocity", {"velocity": [0.0, 0.0, -60.0]}),
+    ("velocity", {"velocity": None}),
+    ("height", {"height": NAN}),
+    ("height", {"height": -0.06}),
+    ("height", {"height": 0.03}),
+    ("attitude", {"attitude": [0.1]}),
+    ("attitude", {"attitude": [INF, 0.0]}),
+    ("attitude[0]", {"attitude": [0.3, 0.0]}),
+    ("attitude[1]", {"attitude": [0.0, -0.2]}),
 )
-def test_a_malformed_command_is_refused_and_the_previous_one_stands(robot, wrong, changes):
+def test_a_malformed_command_is_refused_and_the_previous_one_stands(wrong, changes, robot):
     planned = Planned(robot)
     planned.command()
     assert field(planned.command(**({"velocity": [0.1, 0.0, 0.0]} | changes))).startswith(wrong)
@@ -177,10 +163,10 @@ def test_a_malformed_command_is_refused_and_the_previous_one_stands(robot, wrong
 
 
 def test_who_may_not_command(planned, robot):
-    assert field(planned.send(PlanHello(name="stranger"), b"x")) == "name"
+    assert field(planned.send(command.PlanHello(name="stranger"), b"x")) == "name"
     assert code(planned.command(by=b"x", session=7)) == Code.NOT_CONTROLLING
     assert code(planned.command(by=b"x")) == Code.NOT_CONTROLLING
-    assert field(Rig(robot).send(PlanHello(name="joystick"), b"p")) == "name"  # no planners allowed
+    assert field(Rig(robot).send(command.PlanHello(name="joystick"), b"p")) == "name"  # no planners allowed
     planned.controller.steers = False  # the controller has no gait
     assert field(planned.command()) == "velocity"
 
@@ -201,14 +187,11 @@ def test_a_gait_applies_until_the_command_expires(planned):
         gait = planned.applied(seq)[0].steering.gait
         return None if gait is None else (gait.pattern, gait.period, gait.duty, gait.step_height)
 
-    expect(CommandAck, planned.command(valid_for=0.002, gait=GaitPart(pattern="walk", duty=0.8)))
+    expect(CommandAck, planned.command(valid_for=0.002, gait=command.GaitPart(pattern="walk", duty=0.8)))
     assert gait(1) == ("walk", None, 0.8, None)
     assert gait(2) is None
     unknown = {"t": "command", "v": "1.2", "session": planned.planner, "valid_for": 1.0, "gait": {"pattern": "gallop"}}
     assert field(planned.raw(msgpack.packb(unknown), b"p")) == "gait.pattern"
-
-
-FOOT = "FL_FOOT"
 
 
 def tasks_of(rig: Planned, seq: int) -> tuple[TaskStack | None, str]:
@@ -218,13 +201,8 @@ def tasks_of(rig: Planned, seq: int) -> tuple[TaskStack | None, str]:
 
 
 def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_stay(planned):
-    part = FramePart(
-        frame="root_joint",
-        position=[1.0, 2.0, 3.0],
-        rotation=[0.0, 0.0, 0.0, 1.0],
-        velocity=[1.0, 0.0, 0.0, 0.0, 0.0, 10.0],
-        acceleration=[0.0, 100.0, 0.0, 0.0, 0.0, 0.0],
-    )
+    moving = {"velocity": [1.0, 0.0, 0.0, 0.0, 0.0, 10.0], "acceleration": [0.0, 100.0, 0.0, 0.0, 0.0, 0.0]}
+    part = FramePart(frame="root_joint", position=[1.0, 2.0, 3.0], rotation=[0.0, 0.0, 0.0, 1.0], **moving)
     push = ForcePart(contacts=[FOOT], normal=5.0)
     modes = {FOOT: "open"}
     assert isinstance(planned.command(tasks=[part, push], valid_for=0.004, modes=modes), CommandAck)
@@ -256,46 +234,43 @@ def test_targets_move_by_their_derivatives_until_the_command_expires_and_then_st
     assert tasks_of(planned, 11) == (None, "")
 
 
-@every(
-    ("field", "tasks", "fields"),
-    [
-        ("tasks[0].frame", [FramePart(frame="nose")], {}),
-        ("tasks[1].position[1]", [ComPart(), ComPart(position=[0.0, NAN, 0.0])], {}),
-        ("tasks[0].position", [ComPart(position=[0.0, 0.0])], {}),
-        ("tasks[0].velocity", [FramePart(frame="root_joint", velocity=[0.0] * 3)], {}),
-        ("tasks[0].rotation", [FramePart(frame="root_joint", rotation=[0.0, 0.0, 0.0, 2.0])], {}),
-        ("tasks[0].rotation", [FramePart(frame="root_joint", position=[0.0] * 3, velocity=[0.1] * 6, axes="local")], {}),
-        ("tasks[0].mask", [FramePart(frame="root_joint", mask=[True])], {}),
-        ("tasks[0].mask", [ComPart(mask=[False] * 3)], {}),
-        ("tasks[0].stiffness", [ComPart(stiffness=-1.0)], {}),
-        ("tasks[0].damping", [ComPart(damping=INF)], {}),
-        ("tasks[0].weight", [ComPart(weight=0.0)], {}),
-        ("tasks[0].level", [ComPart(level=15)], {}),
-        ("tasks[0].joints", [PosturePart(joints=["knee"])], {}),
-        ("tasks[0].angles", [PosturePart(angles=[0.0])], {}),
-        ("tasks[0].contacts", [ForcePart(contacts=["nose"], normal=1.0)], {}),
-        ("tasks[0].contacts", [ForcePart(contacts=[], normal=1.0)], {}),
-        ("tasks[0].normal", [ForcePart(contacts=[FOOT])], {}),
-        ("tasks[0].contacts", [PressurePart(contacts=["nose"], point=[0.0] * 3)], {}),
-        ("tasks[0].acceleration", [ComPart(acceleration=[0.0, 0.0, 1e308])], {}),
-        ("tasks[0].acceleration", [FramePart(frame="root_joint", acceleration=[0.0] * 5 + [1e308])], {}),
-        ("tasks[0].acceleration", [PosturePart(acceleration=[1e308] + [0.0] * 11)], {}),
-        ("tasks[0].velocity", [ComPart(velocity=[0.0, -1e4, 0.0])], {}),
-        ("tasks[0].position", [ComPart(position=[0.0, 0.0, 1e9])], {}),
-        ("tasks[0].angles", [PosturePart(angles=[1e9] + [0.0] * 11)], {}),
-        ("tasks[0].momentum", [MomentumPart(momentum=[1e300, 0.0, 0.0])], {}),
-        ("tasks[0].momentum_rate", [MomentumPart(momentum_rate=[0.0, 0.0, 1e300])], {}),
-        ("tasks[0].force", [ForcePart(contacts=[FOOT], force=[0.0, 0.0, 1e5])], {}),
-        ("tasks[0].normal", [ForcePart(contacts=[FOOT], normal=1e5)], {}),
-        ("tasks[1].name", [ComPart(name="sway"), FramePart(frame="root_joint", name="sway")], {}),
-        ("tasks", [ComPart()] * 33, {}),
-        ("modes.nose", [ComPart()], {"modes": {"nose": "open"}}),
-        ("modes", [], {"modes": {FOOT: "open"}, "velocity": [0.0] * 3}),
-        ("velocity", [], {}),
-        ("valid_for", [ComPart()], {"valid_for": INF}),
-    ],
+@every_row(
+    ("tasks[0].frame", [FramePart(frame="nose")], {}),
+    ("tasks[1].position[1]", [ComPart(), ComPart(position=[0.0, NAN, 0.0])], {}),
+    ("tasks[0].position", [ComPart(position=[0.0, 0.0])], {}),
+    ("tasks[0].velocity", [FramePart(frame="root_joint", velocity=[0.0] * 3)], {}),
+    ("tasks[0].rotation", [FramePart(frame="root_joint", rotation=[0.0, 0.0, 0.0, 2.0])], {}),
+    ("tasks[0].rotation", [FramePart(frame="root_joint", position=[0.0] * 3, velocity=[0.1] * 6, axes="local")], {}),
+    ("tasks[0].mask", [FramePart(frame="root_joint", mask=[True])], {}),
+    ("tasks[0].mask", [ComPart(mask=[False] * 3)], {}),
+    ("tasks[0].stiffness", [ComPart(stiffness=-1.0)], {}),
+    ("tasks[0].damping", [ComPart(damping=INF)], {}),
+    ("tasks[0].weight", [ComPart(weight=0.0)], {}),
+    ("tasks[0].level", [ComPart(level=15)], {}),
+    ("tasks[0].joints", [PosturePart(joints=["knee"])], {}),
+    ("tasks[0].angles", [PosturePart(angles=[0.0])], {}),
+    ("tasks[0].contacts", [ForcePart(contacts=["nose"], normal=1.0)], {}),
+    ("tasks[0].contacts", [ForcePart(contacts=[], normal=1.0)], {}),
+    ("tasks[0].normal", [ForcePart(contacts=[FOOT])], {}),
+    ("tasks[0].contacts", [command.PressurePart(contacts=["nose"], point=[0.0] * 3)], {}),
+    ("tasks[0].acceleration", [ComPart(acceleration=[0.0, 0.0, 1e308])], {}),
+    ("tasks[0].acceleration", [FramePart(frame="root_joint", acceleration=[0.0] * 5 + [1e308])], {}),
+    ("tasks[0].acceleration", [PosturePart(acceleration=[1e308] + [0.0] * 11)], {}),
+    ("tasks[0].velocity", [ComPart(velocity=[0.0, -1e4, 0.0])], {}),
+    ("tasks[0].position", [ComPart(position=[0.0, 0.0, 1e9])], {}),
+    ("tasks[0].angles", [PosturePart(angles=[1e9] + [0.0] * 11)], {}),
+    ("tasks[0].momentum", [command.MomentumPart(momentum=[1e300, 0.0, 0.0])], {}),
+    ("tasks[0].momentum_rate", [command.MomentumPart(momentum_rate=[0.0, 0.0, 1e300])], {}),
+    ("tasks[0].force", [ForcePart(contacts=[FOOT], force=[0.0, 0.0, 1e5])], {}),
+    ("tasks[0].normal", [ForcePart(contacts=[FOOT], normal=1e5)], {}),
+    ("tasks[1].name", [ComPart(name="sway"), FramePart(frame="root_joint", name="sway")], {}),
+    ("tasks", [ComPart()] * 33, {}),
+    ("modes.nose", [ComPart()], {"modes": {"nose": "open"}}),
+    ("modes", [], {"modes": {FOOT: "open"}, "velocity": [0.0] * 3}),
+    ("velocity", [], {}),
+    ("valid_for", [ComPart()], {"valid_for": INF}),
 )
-def test_a_malformed_command_is_refused_whole_and_the_previous_one_stands(robot, field, tasks, fields):
+def test_a_malformed_command_is_refused_whole_and_the_previous_one_stands(field, tasks, fields, robot):
     planned = Planned(robot)
     assert isinstance(planned.command(tasks=[ComPart(position=[0.0, 0.0, 0.25])]), CommandAck)
     assert expect(ErrorMessage, planned.command(tasks=tasks, **fields)).field == field
@@ -315,11 +290,9 @@ def test_unknown_kinds_and_fields_and_tasks_for_a_controller_that_realises_none_
 def test_tasks_are_the_same_after_the_wire(robot):
     with pytest.raises(InputError, match="weight"):
         write_tasks([ComTask(weight=[1.0, 1.0, 2.0])])  # by row
-    turn = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    turn, options = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), {"mask": [True] * 6, "level": 2}
     sent = [
-        FrameTask(
-            frame="root_joint", position=[1, 2, 3], rotation=turn, velocity=[0.1] * 6, axes="local", mask=[True] * 6, level=2
-        ),
+        FrameTask(frame="root_joint", position=[1, 2, 3], rotation=turn, velocity=[0.1] * 6, axes="local", **options),
         ComTask(position=np.arange(3.0), acceleration=[1.0, 0.0, 0.0], mask=[True, False, True], damping=3.0),
         AngularMomentumTask(momentum=[1.0, 2.0, 3.0], inertia=0.2, weight=4.0),
         PostureTask(joints=robot.joint_names[:2], angles=[0.1, 0.2], name="hips"),
@@ -339,10 +312,6 @@ def test_tasks_are_the_same_after_the_wire(robot):
                 assert list(before) == list(after)
             else:
                 np.testing.assert_allclose(np.asarray(before, float), np.asarray(after, float), atol=1e-12)
-
-
-BASE_NS, TASK_NS = 330_000, 64_000
-"""Duration of a tick without tasks, and of each task: of 32 tasks on a robot of 1 kHz, a tick takes 2.38 ms."""
 
 
 class Timed(Planned):
@@ -405,8 +374,8 @@ def test_a_replay_ends_the_tasks_in_the_same_tick(tmp_path):
         return decode(service.handle(identity, encode(message), now).reply)
 
     welcome = expect(Welcome, told(hello_for(controller.robot, 1e-3, kind="robot")))
-    planner = expect(PlanWelcome, told(PlanHello(name="mpc"), b"p"))
-    told(CommandMessage(session=planner.session, valid_for=60.0, tasks=[ComPart(position=[0.02, 0.0, 0.4])]), b"p")
+    planner = expect(command.PlanWelcome, told(command.PlanHello(name="mpc"), b"p"))
+    told(command.CommandMessage(session=planner.session, valid_for=60.0, tasks=[ComPart(position=[0.02, 0.0, 0.4])]), b"p")
     q, vel, messages = controller.stance.tobytes(), np.zeros(controller.robot.nv).tobytes(), []
     for seq in range(1, 41):
         state = StateMessage(session=welcome.session, seq=seq, t_robot=seq * MS, t_send=seq * MS, q=q, vel=vel)

@@ -6,13 +6,12 @@ import msgpack
 import numpy as np
 import pytest
 import urdf
-from fast import every
+from fast import every, every_row
 from rig import Rig
 from standin import MS, hello, standing
 from wire import expect
 
-from idyn.model.description import ContactPoint, Description
-from idyn.model.robot import Robot
+from idyn import ContactPoint, Description, Robot
 from transport.protocol.agreement import check_contact_frame
 from transport.protocol.codec import encode
 from transport.protocol.errors import ProtocolError
@@ -22,6 +21,8 @@ from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.state import TorqueMessage
 
 RNG = np.random.default_rng(3)
+AXLE = urdf.joint("axle", "body", "wheel", axis="0 1 0", kind="continuous")
+CART = urdf.robot("cart", urdf.link("body", 1.0, 1.0), urdf.link("wheel", 1.0, 1.0), AXLE)
 
 
 def model(robot: Robot, **changes: object) -> requests.Model:
@@ -32,10 +33,8 @@ def model(robot: Robot, **changes: object) -> requests.Model:
 def test_the_welcome_reports_the_limits_in_force(fresh, robot):
     welcome = fresh.greet()
     assert welcome.session > 0
-    assert welcome.urdf_sha256 == robot.urdf_sha256
-    assert welcome.joint_names == list(robot.joint_names)
-    assert welcome.contact_frames == list(robot.spheres.keys)
-    assert (welcome.watchdog_ms, welcome.latch_ms) == (20.0, 100.0)
+    assert (welcome.urdf_sha256, welcome.joint_names) == (robot.urdf_sha256, list(robot.joint_names))
+    assert (welcome.contact_frames, welcome.watchdog_ms, welcome.latch_ms) == (list(robot.spheres.keys), 20.0, 100.0)
     assert welcome.limits.tau_max == robot.limits.tau_max.tobytes()
     assert welcome.controller == {"law": "springs", "feedback": {"kp": 3.0}}
 
@@ -66,31 +65,28 @@ def test_a_log_with_longer_session_numbers_gets_them_again(robot):
     assert welcome.session == int.from_bytes(hashlib.blake2b(data + b"5", digest_size=8).digest(), "little")
 
 
-@every(
-    ("change", "code", "field"),
-    [
-        (lambda r: {"model": model(r, urdf_sha256="0" * 64)}, Code.MODEL_MISMATCH, "model.urdf_sha256"),
-        (lambda r: {"model": model(r, nq=18)}, Code.MODEL_MISMATCH, "model.nq"),
-        (lambda r: {"model": model(r, nv=19)}, Code.MODEL_MISMATCH, "model.nv"),
-        (lambda r: {"model": model(r, na=11)}, Code.MODEL_MISMATCH, "model.na"),
-        (lambda r: {"model": model(r, name="go2")}, Code.MODEL_MISMATCH, "model.name"),
-        (lambda r: {"model": model(r, total_mass=2 * r.total_mass)}, Code.MODEL_MISMATCH, "model.total_mass"),
-        (lambda r: {"model": model(r, total_mass=float("nan"))}, Code.MODEL_MISMATCH, "model.total_mass"),
-        (lambda r: {"joint_names": ["FL_HAAA", *r.joint_names[1:]]}, Code.JOINT_MAP, "joint_names"),
-        (lambda r: {"joint_names": list(r.joint_names[1:])}, Code.JOINT_MAP, "joint_names"),
-        (lambda r: {"joint_names": [r.joint_names[1], *r.joint_names[1:]]}, Code.JOINT_MAP, "joint_names"),
-        (lambda r: {"actuated": list(r.joint_names[:-1])}, Code.JOINT_MAP, "actuated"),
-        (lambda r: {"base": requests.Base(type="fixed", quat_order="xyzw", vel_frame="local")}, Code.JOINT_MAP, "base.type"),
-        (lambda r: {"dt_nominal": 1.0}, Code.BAD_SCHEMA, "dt_nominal"),
-        (lambda r: {"dt_nominal": float("nan")}, Code.BAD_SCHEMA, "dt_nominal"),
-        (lambda r: {"mu": -0.5}, Code.BAD_SCHEMA, "mu"),
-        (lambda r: {"contact_frames": ["FL_FOOT", "FX_FOOT"]}, Code.CONTACT_UNKNOWN, "contact_frames[1]"),
-        (lambda r: {"limits": requests.ClientLimits(tau_max=[1.0])}, Code.WRONG_LENGTH, "limits.tau_max"),
-        (lambda r: {"limits": requests.ClientLimits(tau_max=[-1.0] * 12)}, Code.BAD_SCHEMA, "limits.tau_max"),
-        (lambda r: {"limits": requests.ClientLimits(v_max=[float("nan")] * 12)}, Code.NON_FINITE, "limits.v_max[0]"),
-    ],
+@every_row(
+    (lambda r: {"model": model(r, urdf_sha256="0" * 64)}, Code.MODEL_MISMATCH, "model.urdf_sha256"),
+    (lambda r: {"model": model(r, nq=18)}, Code.MODEL_MISMATCH, "model.nq"),
+    (lambda r: {"model": model(r, nv=19)}, Code.MODEL_MISMATCH, "model.nv"),
+    (lambda r: {"model": model(r, na=11)}, Code.MODEL_MISMATCH, "model.na"),
+    (lambda r: {"model": model(r, name="go2")}, Code.MODEL_MISMATCH, "model.name"),
+    (lambda r: {"model": model(r, total_mass=2 * r.total_mass)}, Code.MODEL_MISMATCH, "model.total_mass"),
+    (lambda r: {"model": model(r, total_mass=float("nan"))}, Code.MODEL_MISMATCH, "model.total_mass"),
+    (lambda r: {"joint_names": ["FL_HAAA", *r.joint_names[1:]]}, Code.JOINT_MAP, "joint_names"),
+    (lambda r: {"joint_names": list(r.joint_names[1:])}, Code.JOINT_MAP, "joint_names"),
+    (lambda r: {"joint_names": [r.joint_names[1], *r.joint_names[1:]]}, Code.JOINT_MAP, "joint_names"),
+    (lambda r: {"actuated": list(r.joint_names[:-1])}, Code.JOINT_MAP, "actuated"),
+    (lambda r: {"base": requests.Base(type="fixed", quat_order="xyzw", vel_frame="local")}, Code.JOINT_MAP, "base.type"),
+    (lambda r: {"dt_nominal": 1.0}, Code.BAD_SCHEMA, "dt_nominal"),
+    (lambda r: {"dt_nominal": float("nan")}, Code.BAD_SCHEMA, "dt_nominal"),
+    (lambda r: {"mu": -0.5}, Code.BAD_SCHEMA, "mu"),
+    (lambda r: {"contact_frames": ["FL_FOOT", "FX_FOOT"]}, Code.CONTACT_UNKNOWN, "contact_frames[1]"),
+    (lambda r: {"limits": requests.ClientLimits(tau_max=[1.0])}, Code.WRONG_LENGTH, "limits.tau_max"),
+    (lambda r: {"limits": requests.ClientLimits(tau_max=[-1.0] * 12)}, Code.BAD_SCHEMA, "limits.tau_max"),
+    (lambda r: {"limits": requests.ClientLimits(v_max=[float("nan")] * 12)}, Code.NON_FINITE, "limits.v_max[0]"),
 )
-def test_a_hello_that_contradicts_the_robot_is_refused(robot, change, code, field):
+def test_a_hello_that_contradicts_the_robot_is_refused(change, code, field, robot):
     rig = Rig(robot)
     reply = expect(ErrorMessage, rig.send(hello(robot, **change(robot))))
     assert (reply.code, reply.field) == (code, field)
@@ -203,13 +199,6 @@ def test_the_stricter_position_limits_apply(fresh, robot):
     limits = fresh.greet(limits=requests.ClientLimits(q_min=low.tolist(), q_max=high.tolist())).limits
     np.testing.assert_array_equal(np.frombuffer(limits.q_min), np.where(inside, low, own.q_min))
     np.testing.assert_array_equal(np.frombuffer(limits.q_max), np.where(inside, high, own.q_max))
-
-
-CART = urdf.robot(
-    "cart",
-    urdf.link("body", 1.0, 1.0) + urdf.link("wheel", 1.0, 1.0),
-    urdf.joint("axle", "body", "wheel", axis="0 1 0", kind="continuous"),
-)
 
 
 def test_a_wheel_is_announced_as_a_place_with_a_radius_only():

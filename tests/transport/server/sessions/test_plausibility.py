@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import every
+from fast import every, every_row
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -13,23 +13,14 @@ from wire import expect
 
 from controllers.estimation.estimator import Estimator
 from controllers.estimation.memory import EstimatorSettings
-from idyn.model.robot import Robot
+from idyn import ConnectionFailed, Robot
 from transport.protocol.contact_input import FootSwitches
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import Base, ClientKind, Reset, ResetAck
 from transport.protocol.messages.state import Imu, StateMessage, TorqueMessage
-from transport.robot.client import ConnectionFailed
 from transport.server.service import Service
-from transport.server.sessions.clocks import (
-    MEMORY,
-    RTT_WINDOW,
-    STEP_STATES,
-    SUCCESS_WINDOW,
-    WINDOW,
-    ActuationDelay,
-    ClockOffset,
-    CommStats,
-)
+from transport.server.sessions import clocks
+from transport.server.sessions.clocks import ActuationDelay, ClockOffset, CommStats
 from transport.server.sessions.plausibility import SwitchDebounce
 from transport.server.settings import ServerSettings
 from transport.startup.loopback import Loopback
@@ -43,6 +34,10 @@ WILD = {
     "a base at 5 m/s": ("v", 1, 5.0),
     "a base that spins": ("v", 4, 9.0),
 }
+DT = 1e-3
+BELIEVABLE = 10 * MS
+UNITS = {"µs": 1_000, "ms": 1_000_000}
+LEVEL = (0.0, 0.0, 0.0, 1.0)
 
 
 def wild(robot: Robot, what: str) -> dict[str, bytes]:
@@ -136,9 +131,6 @@ def test_a_sensor_without_noise_or_with_a_slow_one_is_not_frozen(robot, period):
         assert rig.tick(seq, vel=v.tobytes()).message == ""
 
 
-DT = 1e-3
-
-
 def run(closed, ticks):
     """Return the last (switches, text) and the first tick with a text. closed: tick → names"""
     debounce, first = SwitchDebounce(), None
@@ -183,9 +175,6 @@ def test_a_switch_that_is_quiet_again_counts_as_it_is_and_friction_is_kept():
     assert set(closed) == {"A", "B"}
 
 
-BELIEVABLE = 10 * MS
-
-
 def ages(clock: ClockOffset, delays: list[int], start: int = 0) -> list[int]:
     """Of states a millisecond apart that arrive so much [ns] after their stamps."""
     return [clock.age_ns(MS * (start + i), MS * (start + i) + delay) for i, delay in enumerate(delays)]
@@ -200,8 +189,8 @@ def test_age_is_measured_from_the_fastest_recent_state():
 
 def test_clock_drift_does_not_age_states():
     clock = ClockOffset(BELIEVABLE)
-    drift = ages(clock, [MS * i // 20_000 for i in range(20 * WINDOW)])  # 50 ppm
-    assert max(drift) < 2 * WINDOW * 50 + 1
+    drift = ages(clock, [MS * i // 20_000 for i in range(20 * clocks.WINDOW)])  # 50 ppm
+    assert max(drift) < 2 * clocks.WINDOW * 50 + 1
     assert clock.steps == 0
 
 
@@ -213,22 +202,19 @@ def test_a_single_wrong_stamp_does_not_age_other_states_and_a_lasting_step_is_le
     assert ages(clock, [0] * 100, 101) == [0] * 100
     assert clock.steps == 0
     after = ages(clock, [step] * 200, 201)
-    assert after[: STEP_STATES - 1] == [max(0, step)] * (STEP_STATES - 1)
-    assert after[STEP_STATES - 1 :] == [0] * (201 - STEP_STATES)
+    assert after[: clocks.STEP_STATES - 1] == [max(0, step)] * (clocks.STEP_STATES - 1)
+    assert after[clocks.STEP_STATES - 1 :] == [0] * (201 - clocks.STEP_STATES)
     assert (clock.steps, clock.step_ns) == (1, step)
 
 
 def test_late_states_and_varying_delays_are_not_a_clock_step():
     clock, late = ClockOffset(BELIEVABLE), 15 * MS
-    assert ages(clock, [0, late] * (2 * STEP_STATES)) == [0, late] * (2 * STEP_STATES)
+    assert ages(clock, [0, late] * (2 * clocks.STEP_STATES)) == [0, late] * (2 * clocks.STEP_STATES)
     assert clock.steps == 0
     clock = ClockOffset(BELIEVABLE)
     ages(clock, [0] * 100)
     ages(clock, [20 * MS * (i + 1) for i in range(200)], 100)
     assert clock.steps == 0
-
-
-UNITS = {"µs": 1_000, "ms": 1_000_000}
 
 
 def timed(rig: Rig, kind: ClientKind, *, robot_ns: float, server_ns: float, dt: float = 1e-3) -> tuple[int, str]:
@@ -253,17 +239,14 @@ def test_wrong_units_are_found_and_named(kind, unit, robot):
     assert text.count(f"it appears to be in {unit}") == 1
 
 
-@every(
-    ("kind", "robot_ms", "server_ms"),
-    [
-        ("robot", 1.0, 1.0),
-        ("robot", 1.0, 1e-3),  # the server has a backlog
-        ("robot", 1.0, 90.0),  # a busy machine
-        ("robot", 1.3, 1.3),
-        ("sim", 1.0, 1e-3),
-        ("sim", 0.1, 1.0),
-        ("sim", 20.0, 1.0),
-    ],
+@every_row(
+    ("robot", 1.0, 1.0),
+    ("robot", 1.0, 1e-3),  # the server has a backlog
+    ("robot", 1.0, 90.0),  # a busy machine
+    ("robot", 1.3, 1.3),
+    ("sim", 1.0, 1e-3),
+    ("sim", 0.1, 1.0),
+    ("sim", 20.0, 1.0),
 )
 def test_other_rates_are_no_errors_of_units(kind, robot_ms, server_ms, robot):
     assert timed(Rig(robot), kind, robot_ns=robot_ms * MS, server_ns=server_ms * MS) == (0, "")
@@ -291,7 +274,7 @@ def test_lost_replies_do_not_count_as_delay():
     """Three ticks in a hundred in which the motors still had the torque before."""
     delay, rng = ActuationDelay(MS), np.random.default_rng(0)
     told = [delay.accepted(k * MS, (k - 1 - (rng.random() < 0.03)) * MS) for k in range(1000)]
-    assert set(told[MEMORY:]) == {0.0}
+    assert set(told[clocks.MEMORY :]) == {0.0}
 
 
 def test_the_success_rate_covers_the_last_hundred_states_and_round_trips_have_percentiles():
@@ -299,21 +282,17 @@ def test_the_success_rate_covers_the_last_hundred_states_and_round_trips_have_pe
     assert comm.report.success_100 == 1.0
     for _ in range(10):
         comm.accepted(2, 0, 0, None)  # every other one lost
-    assert comm.report.success_100 == 0.5
-    assert comm.report.lost == 10
-    for _ in range(SUCCESS_WINDOW):
+    assert (comm.report.success_100, comm.report.lost) == (0.5, 10)
+    for _ in range(clocks.SUCCESS_WINDOW):
         comm.accepted(1, 0, 0, None)
     assert comm.report.success_100 == 1.0
     comm.accepted(10**18, 0, 0, None)
-    assert comm.report.success_100 == 1 / SUCCESS_WINDOW
+    assert comm.report.success_100 == 1 / clocks.SUCCESS_WINDOW
     comm = CommStats()
-    for i in range(RTT_WINDOW):
+    for i in range(clocks.RTT_WINDOW):
         comm.accepted(1, 0, 0, float(i))
     report = comm.report
     assert (report.rtt_p50_us, report.rtt_p99_us) == (64.0, 126.0)
-
-
-LEVEL = (0.0, 0.0, 0.0, 1.0)
 
 
 def read(attitude=LEVEL, gyro=(0.0, 0.0, 0.0), acc=(0.0, 0.0, 9.81)):
@@ -346,13 +325,8 @@ class Trial:
     def send(self, **changes):
         """Send a state at rest, 1 ms after the last one; return the reply, None if it was refused."""
         self.now += MS
-        fields = {
-            "q": standing(self.robot)[7:].tobytes(),
-            "vel": np.zeros(self.robot.na).tobytes(),
-            "t_robot": self.now,
-            "tau_meas": np.zeros(self.robot.na).tobytes(),
-            "imu": READINGS,
-        }
+        q, zeros = standing(self.robot)[7:].tobytes(), np.zeros(self.robot.na).tobytes()
+        fields = {"q": q, "vel": zeros, "t_robot": self.now, "tau_meas": zeros, "imu": READINGS}
         return self.client.exchange(StateMessage(**(fields | changes)))
 
 
@@ -394,19 +368,16 @@ def test_the_order_of_the_joints_is_the_clients():
     np.testing.assert_array_equal(np.frombuffer(one.tau)[order], np.frombuffer(other.tau))
 
 
-@every(
-    ("changes", "code", "field"),
-    [
-        ({"imu": None}, "bad_schema", "imu"),
-        ({"tau_meas": None}, "bad_schema", "tau_meas"),
-        ({"imu": read([0.0, 0.0, 0.0, 1.1])}, "quaternion_not_unit", "imu.quat"),
-        ({"imu": read(gyro=[0.0] * 2)}, "wrong_length", "imu.gyro"),
-        ({"imu": read(acc=[0.0, np.nan, 0.0])}, "non_finite", "imu.acc[1]"),
-        ({"q": standing(solo()).tobytes()}, "wrong_length", "q"),
-        ({"vel": np.zeros(18).tobytes()}, "wrong_length", "vel"),
-        ({"q": [0.0] * 11 + [np.inf]}, "non_finite", "q[11]"),
-        ({"tau_meas": np.full(12, 1e300).tobytes()}, "bad_schema", "tau_meas[0]"),
-    ],
+@every_row(
+    ({"imu": None}, "bad_schema", "imu"),
+    ({"tau_meas": None}, "bad_schema", "tau_meas"),
+    ({"imu": read([0.0, 0.0, 0.0, 1.1])}, "quaternion_not_unit", "imu.quat"),
+    ({"imu": read(gyro=[0.0] * 2)}, "wrong_length", "imu.gyro"),
+    ({"imu": read(acc=[0.0, np.nan, 0.0])}, "non_finite", "imu.acc[1]"),
+    ({"q": standing(solo()).tobytes()}, "wrong_length", "q"),
+    ({"vel": np.zeros(18).tobytes()}, "wrong_length", "vel"),
+    ({"q": [0.0] * 11 + [np.inf]}, "non_finite", "q[11]"),
+    ({"tau_meas": np.full(12, 1e300).tobytes()}, "bad_schema", "tau_meas[0]"),
 )
 def test_a_state_that_cannot_be_right_is_refused_and_not_used(changes, code, field):
     spoiled, usual = Trial(), Trial()

@@ -7,7 +7,7 @@ import msgpack
 import msgspec
 import numpy as np
 import pytest
-from fast import every
+from fast import every, every_row
 from rig import Rig, greeted
 from standin import FEET, MS, hello, standing, state
 from wire import expect
@@ -20,18 +20,17 @@ from transport.protocol.messages.requests import Estop, EstopAck, Reset, ResetAc
 from transport.protocol.messages.state import Contact, Flags, Imu, Reference, Stance, TorqueMessage, WatchdogLevel
 from transport.server.sessions.session import DT_FACTORS, RING
 
-NAN, INF = float("nan"), float("inf")
+NAN, INF, BASE = float("nan"), float("inf"), "base speeds"
 torque, error = partial(expect, TorqueMessage), partial(expect, ErrorMessage)
+DRY, LAST = {"flags": Flags(dry_run=True)}, {seq: {"last_applied_seq": seq} for seq in (39, 20, 5)}
 
 
 def test_the_torque_answers_its_state(rig, robot):
     reply = rig.torque(1, t_robot=123 * MS)
-    assert (reply.session, reply.seq, reply.t_robot) == (rig.session, 1, 123 * MS)
-    assert reply.valid_until == 143 * MS
+    assert (reply.session, reply.seq, reply.t_robot, reply.valid_until) == (rig.session, 1, 123 * MS, 143 * MS)
     assert reply.deadline_met
     assert not reply.dry_run
-    assert (reply.status, reply.message) == ("ok", "")
-    assert len(reply.limited_by) == robot.na
+    assert (reply.status, reply.message, len(reply.limited_by)) == ("ok", "", robot.na)
     assert [contact.frame for contact in reply.contact_force] == list(robot.spheres.keys)
     weight = sum(contact.fn for contact in reply.contact_force)
     assert weight == pytest.approx(robot.total_mass * 9.81)
@@ -50,16 +49,7 @@ def test_a_missed_deadline_is_reported(robot):
     assert (stats.torques, stats.deadline_misses, stats.step_us_max) == (1, 1, 1000.0)
 
 
-@every(
-    ("fields", "follows"),
-    [
-        ({}, None),
-        ({"flags": Flags(dry_run=True)}, False),
-        ({"last_applied_seq": 39}, None),
-        ({"last_applied_seq": 20}, None),
-        ({"last_applied_seq": 5}, False),
-    ],
-)
+@every_row(({}, None), (DRY, False), (LAST[39], None), (LAST[20], None), (LAST[5], False))
 def test_motors_that_are_not_asked_for_the_torque_are_not_judged_by_it(fields, follows, robot):
     """Those of a client without `t_applied`: in a dry run, while answers are lost, and of a shadow."""
     rig = greeted(robot)
@@ -108,10 +98,13 @@ def with_number(n: int, i: int, value: float) -> list[float]:
     return numbers
 
 
+def stands(frame: str, switch: float = 0.1) -> Stance:
+    return Stance(frame=frame, stance=True, time_to_switch=switch)
+
+
 def test_a_schedule_names_feet_and_the_others_stand(rig, robot):
     lifted = Stance(frame="HL_FOOT", stance=False, time_to_switch=0.2)
-    landing = Stance(frame="FR_FOOT", stance=True, time_to_switch=-0.1)
-    rig.torque(1, schedule=[lifted, landing])
+    rig.torque(1, schedule=[lifted, stands("FR_FOOT", -0.1)])
     plan = rig.controller.last.schedule
     assert robot.spheres.keys == FEET
     assert plan.stance.tolist() == [True, True, False, True]
@@ -131,16 +124,8 @@ BAD_STATES = [
     ({"temp": with_number(12, 0, NAN)}, Code.NON_FINITE, "temp[0]"),
     ({"rtt_us": NAN}, Code.NON_FINITE, "rtt_us"),
     ({"volt": INF}, Code.NON_FINITE, "volt"),
-    (
-        {"schedule": [Stance(frame="FL_FOOT", stance=True, time_to_switch=NAN)]},
-        Code.NON_FINITE,
-        "schedule[0].time_to_switch",
-    ),
-    (
-        {"schedule": [Stance(frame=frame, stance=True, time_to_switch=0.1) for frame in ("FL_FOOT", "LF_FOOT")]},
-        Code.CONTACT_UNKNOWN,
-        "schedule[1].frame",
-    ),
+    ({"schedule": [stands("FL_FOOT", NAN)]}, Code.NON_FINITE, "schedule[0].time_to_switch"),
+    ({"schedule": [stands("FL_FOOT"), stands("LF_FOOT")]}, Code.CONTACT_UNKNOWN, "schedule[1].frame"),
     ({"imu": Imu(quat=[0.0] * 3, gyro=[0.0] * 3, acc=[0.0] * 3)}, Code.WRONG_LENGTH, "imu.quat"),
     ({"q": with_number(19, 8, -1e300)}, Code.BAD_SCHEMA, "q[8]"),
     ({"q": with_number(19, 1, 2e6)}, Code.BAD_SCHEMA, "q[1]"),
@@ -168,11 +153,7 @@ BAD_STATES = [
     ({"contacts": [Contact(frame="HL_FOOT"), foot()]}, Code.BAD_SCHEMA, "contacts[0].p"),
     ({"contacts": [Contact(frame="FL_FOT")]}, Code.CONTACT_UNKNOWN, "contacts[0].frame"),
     ({"contacts": [Contact(frame="base_link")]}, Code.CONTACT_UNKNOWN, "contacts[0].p"),
-    (
-        {"contacts": [Contact(frame="HL_FOOT"), Contact(frame="FL_FOOT", mu=-1.0)]},
-        Code.BAD_SCHEMA,
-        "contacts[1].mu",
-    ),
+    ({"contacts": [Contact(frame="HL_FOOT"), Contact(frame="FL_FOOT", mu=-1.0)]}, Code.BAD_SCHEMA, "contacts[1].mu"),
     ({"contacts": [Contact(frame="FL_FOOT", dist=0.01)]}, Code.BAD_SCHEMA, "contacts[0].dist"),
     ({"contacts": [Contact(frame="FL_FOOT", t1=[1.0, 0.0, 0.0])]}, Code.BAD_SCHEMA, "contacts[0].t1"),
     ({"contacts": [Contact(frame="FL_FOOT"), Contact(frame="FL_FOOT")]}, Code.BAD_SCHEMA, "contacts[1].frame"),
@@ -188,8 +169,7 @@ def test_an_invalid_state_is_refused_by_field_and_has_no_effect(robot, change, c
     memory, steps = rig.controller.integral.copy(), rig.controller.steps
     rig.now += MS
     reply = error(rig.send(rig.state(1, t_robot=7) if "seq" in change else rig.state(2, **change)))
-    assert (reply.code, reply.field, reply.recoverable) == (code, field, True)
-    assert reply.session == rig.session
+    assert (reply.code, reply.field, reply.recoverable, reply.session) == (code, field, True, rig.session)
     np.testing.assert_array_equal(rig.controller.integral, memory)
     assert rig.controller.steps == steps
     assert rig.torque(2).comm.lost == 0  # its seq was not used up
@@ -243,8 +223,7 @@ def test_overtaken_states_count_as_late(rig):
     for seq in (3, 4):
         rig.service.overtaken(b"a", encode(rig.state(seq)), 5 * MS)
     comm = rig.torque(5).comm
-    assert (comm.late, comm.lost) == (2, 1)
-    assert comm.success_100 == pytest.approx(2 / 5)
+    assert (comm.late, comm.lost, comm.success_100) == (2, 1, pytest.approx(2 / 5))
 
 
 def test_an_old_state_is_refused_by_its_age_and_counts_as_received(rig):
@@ -259,23 +238,14 @@ def test_an_old_state_is_refused_by_its_age_and_counts_as_received(rig):
     rig.torque(169)
 
 
-@every(
-    ("silence_ms", "level"),
-    [
-        (1, WatchdogLevel.OK),
-        (2, WatchdogLevel.WARN),
-        (6, WatchdogLevel.DEGRADED),
-        (20, WatchdogLevel.HOLD),
-        (99, WatchdogLevel.HOLD),
-    ],
-)
+@every(("silence_ms", "level"), [(1, "OK"), (2, "WARN"), (6, "DEGRADED"), (20, "HOLD"), (99, "HOLD")])
 def test_the_watchdog_reports_the_waiting_time(silence_ms, level, robot):
     rig = greeted(robot)
     rig.now = 10_000 * MS  # the time between hello and the first state does not count
     torque(rig.send(rig.state(1, t_send=None)))
     rig.now += silence_ms * MS
     watchdog = torque(rig.send(rig.state(2, t_send=None, t_robot=(1 + silence_ms) * MS))).watchdog
-    assert (watchdog.state, watchdog.misses) == (level, silence_ms - 1)
+    assert (watchdog.state, watchdog.misses) == (WatchdogLevel[level], silence_ms - 1)
 
 
 def test_a_pause_of_the_server_is_not_an_outage_of_the_robot(rig):
@@ -287,8 +257,7 @@ def test_a_pause_of_the_server_is_not_an_outage_of_the_robot(rig):
         rig.service.overtaken(b"a", encode(rig.state(seq)), rig.now)
     reply = torque(rig.send(rig.state(470)))
     assert (reply.watchdog.state, reply.watchdog.misses) == (WatchdogLevel.OK, 0)
-    assert reply.watchdog.pause_ms == pytest.approx(468.0, abs=1.0)
-    assert reply.comm.late == 469
+    assert (reply.watchdog.pause_ms, reply.comm.late) == (pytest.approx(468.0, abs=1.0), 469)
     after = rig.torque(471)
     assert (after.watchdog.state, after.watchdog.pause_ms) == (WatchdogLevel.OK, 0.0)
     rig.now = 900 * MS
@@ -299,7 +268,6 @@ def test_a_pause_of_the_server_is_not_an_outage_of_the_robot(rig):
 
 
 def test_a_client_that_waits_for_a_reply_has_no_outage(rig):
-    """The first reply takes 207 ms; the client waits for it, by both clocks."""
     rig.times = iter((MS, 208 * MS))
     rig.torque(1)
     reply = rig.torque(209)
@@ -398,8 +366,7 @@ def test_an_emergency_stop_in_an_overtaken_state_acts_and_that_of_another_client
 
 
 def test_an_emergency_stop_is_accepted_from_a_new_connection(robot):
-    """After a lost connection a client that knows the session number need not say hello first; the message may be invalid
-    otherwise, or overtaken by its next state."""
+    """A client that knows the session number need not say hello first; the message may be invalid otherwise, or overtaken."""
     for overtaken in (False, True):
         rig = greeted(robot)
         rig.torque(1)
@@ -467,14 +434,6 @@ def moving_at(robot: Robot, i: int, speed: float) -> bytes:
     return v.tobytes()
 
 
-def faulty(rig: Rig) -> None:
-    """A robot whose controller failed, so that a fault is latched."""
-    rig.greet()
-    rig.controller.fail = True
-    rig.refused(1)
-    rig.controller.fail = False
-
-
 def refused(reply: Message, text: str) -> None:
     assert isinstance(reply, ErrorMessage), reply
     assert reply.code is Code.LATCHED_FAULT
@@ -484,8 +443,10 @@ def refused(reply: Message, text: str) -> None:
 @every("stopped", [False, True])
 @every("identity", [b"a", b"b"])
 def test_a_fault_outlasts_hello_reconnection_and_another_client(identity, stopped, robot):
-    rig = Rig(robot)
-    faulty(rig)
+    rig = greeted(robot)
+    rig.controller.fail = True
+    rig.refused(1)
+    rig.controller.fail = False
     if stopped:
         rig.send(Stop(session=rig.session))
     rig.now += 2000 * MS
@@ -527,22 +488,9 @@ def test_a_silence_before_a_hello_is_latched(kind, mode, robot):
         assert [fault.reason for fault in rig.faults] == [again.latched]
 
 
-@every(
-    ("change", "text"),
-    [
-        ({"q": 0.96, "vel": (4, 5.0)}, "base speeds"),
-        ({"q": 1.1}, "tilt of at most 1 rad"),
-        ({"vel": (0, 1.2)}, "base speeds"),
-        ({"vel": (9, 1.2)}, "joint speeds"),
-    ],
-)
-def test_the_first_state_is_judged_as_by_reset(change, text, robot):
-    rig = Rig(robot)
-    fields: dict[str, bytes] = {}
-    if "q" in change:
-        fields["q"] = tilted(rig.robot, change["q"])
-    if "vel" in change:
-        fields["vel"] = moving_at(rig.robot, *change["vel"])
+@every_row((0.96, 4, 5.0, BASE), (1.1, 0, 0.0, "tilt of at most 1 rad"), (0.0, 0, 1.2, BASE), (0.0, 9, 1.2, "joint speeds"))
+def test_the_first_state_is_judged_as_by_reset(tilt, i, speed, text, robot):
+    rig, fields = Rig(robot), {"q": tilted(robot, tilt), "vel": moving_at(robot, i, speed)}
     rig.greet()
     refused(rig.tick(1, **fields), text)
     refused(rig.tick(2), text)  # it is latched
@@ -576,17 +524,13 @@ def with_button(robot: Robot) -> Rig:
     return rig
 
 
-@pytest.fixture
-def guarded(robot):
-    return with_button(robot)
-
-
 def status(rig: Rig, seq: int = 2) -> str:
     reply = rig.tick(seq)
     return reply.status if isinstance(reply, TorqueMessage) else reply.code
 
 
-def test_a_named_client_stops_the_robot_from_any_connection_and_without_a_session(guarded, robot):
+def test_a_named_client_stops_the_robot_from_any_connection_and_without_a_session(robot):
+    guarded = with_button(robot)
     ack = expect(EstopAck, guarded.send(Estop(name="button"), identity=b"elsewhere"))
     assert (ack.stopped, ack.reason) == (True, "emergency stop by 'button'")
     assert status(guarded) == "damping"
@@ -600,7 +544,8 @@ def test_a_named_client_stops_the_robot_from_any_connection_and_without_a_sessio
     assert status(rig, 1) == "damping"
 
 
-def test_others_cannot_stop_the_robot_and_no_stop_is_no_stop(guarded):
+def test_others_cannot_stop_the_robot_and_no_stop_is_no_stop(robot):
+    guarded = with_button(robot)
     joker = msgpack.packb({"t": "estop", "name": "joker", "stop": 1})
     for message in (encode(Estop(name="joker")), joker, PARTS + b"estop\xc3"):
         expect(ErrorMessage, guarded.raw(message, identity=b"elsewhere"))
@@ -620,15 +565,12 @@ def test_a_malformed_stop_of_the_controlling_client_stops(robot, flags, identity
     assert status(guarded) == "damping"
 
 
-@every(
-    "spoilt",
-    [
-        lambda data: msgpack.packb(msgpack.unpackb(data) | {"padding": bytes(MAX_BYTES)}),
-        lambda data: data[: data.index(b"estop") + 6],
-        lambda data: PARTS + data,
-    ],
+@every_row(
+    lambda data: msgpack.packb(msgpack.unpackb(data) | {"padding": bytes(MAX_BYTES)}),
+    lambda data: data[: data.index(b"estop") + 6],
+    lambda data: PARTS + data,
 )
-def test_a_stop_that_is_too_long_or_cut_or_in_parts_stops(robot, spoilt):
+def test_a_stop_that_is_too_long_or_cut_or_in_parts_stops(spoilt, robot):
     """In a state, and of a client of the role."""
     guarded = with_button(robot)
     expect(ErrorMessage, guarded.raw(spoilt(encode(guarded.state(2, flags=STOP)))))

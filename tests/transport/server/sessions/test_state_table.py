@@ -19,23 +19,14 @@ from session_states import PICTURE, STATES, TRANSITIONS, picture
 
 ABSENT, LATCHED, FIXED = "not_controlling", "latched_fault", "bad_schema"  # the rig's settings are fixed
 ALWAYS = {"hello": "welcome", "stop": "stop_ack", "stats_get": "stats", "tick_get": "tick", "config_get": "config"}
-ALWAYS |= {
-    "config_set": FIXED,
-    "plan_hello": ABSENT,
-    "estop": ABSENT,
-}  # no planners, no emergency-stop clients
+ALWAYS |= {"config_set": FIXED, "plan_hello": ABSENT, "estop": ABSENT}  # no planners, no emergency-stop clients
 WITHOUT = ALWAYS | dict.fromkeys(("state", "reset", "heartbeat", "command"), ABSENT)
 WITHIN = ALWAYS | {"state": "torque", "reset": "reset_ack", "heartbeat": "heartbeat_ack", "command": "command_ack"}
-ANSWERS = {
-    Phase.ABSENT: WITHOUT,
-    Phase.RUNNING: WITHIN,
-    Phase.LATCHED: WITHIN | {"state": LATCHED, "command": LATCHED},
-    Phase.ENDED: WITHOUT,
-}
+LATE = WITHIN | {"state": LATCHED, "command": LATCHED}
+ANSWERS = {Phase.ABSENT: WITHOUT, Phase.RUNNING: WITHIN, Phase.LATCHED: LATE, Phase.ENDED: WITHOUT}
 
 
 def bring(rig: Rig, phase: Phase) -> None:
-    """Bring the rig's client into a phase."""
     if phase is not Phase.ABSENT:
         rig.greet()
         rig.torque(1)
@@ -48,7 +39,6 @@ def bring(rig: Rig, phase: Phase) -> None:
 
 
 def sent(rig: Rig) -> dict[str, Message]:
-    """A valid message of each type, by its tag."""
     messages = [
         hello(rig.robot),
         rig.state(3),

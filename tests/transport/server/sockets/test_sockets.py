@@ -19,21 +19,19 @@ import msgspec
 import numpy as np
 import pytest
 import zmq
-from fast import every, full
+from fast import every, every_row, full
 from rig import client_of, served
 from standin import SpringDamper, from_snapshot, resting
 from wire import PATIENCE_MS, dealer, expect, keyed, routed
 
 from controllers.config.loading import parse
-from idyn.errors import ConfigError
-from idyn.model.robot import Robot
+from idyn import ConfigError, ConnectionFailed, Robot, RobotClient
 from sim_harness.commands.main import main
 from transport.keys import client_keys, make_keys, read_secret
 from transport.protocol.codec import decode, encode
 from transport.protocol.messages.base import ErrorMessage
 from transport.protocol.messages.requests import ClientKind, Config, ConfigGet, ConfigSet, Estop, EstopAck, Stats, StatsGet
 from transport.protocol.messages.state import TorqueMessage
-from transport.robot.client import ConnectionFailed, RobotClient
 from transport.robot.planner import Observer, PlannerClient
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
@@ -42,6 +40,12 @@ from transport.server.sockets.port import AddressFile
 from transport.server.sockets.router import Router
 from transport.server.sockets.scheduling import Anticipation, newest
 from transport.startup.serve import serve
+
+ROLES: dict[str, Role] = {"control": "control", "watch": "watch", "configure": "configure", "estop": "estop"}
+CHANGE = ConfigSet(settings={"feedback": {"kp": 5.0}})
+FLOOD = 20  # answers to a flooding client before which an emergency stop is answered
+MESSAGES, PARTS = 4, 20_000  # number and parts of messages that take much time
+PERIOD_NS = 1_000_000
 
 
 @contextmanager
@@ -160,15 +164,12 @@ def test_a_second_server_and_an_address_that_cannot_be_bound_are_refused(robot, 
             Router(service, place, lambda faults: None, Anticipation(lead_us=250.0))
 
 
-@every(
-    ("changes", "says"),
-    [
-        ({"endpoint": "taken"}, "server.endpoint"),
-        ({"curve": CurveSettings(secret="/nowhere/server.key_secret", clients={})}, "not a readable key"),
-        ({"metrics_host": "192.0.2.1", "metrics_port": 0}, "server.metrics_port: cannot bind"),
-    ],
+@every_row(
+    ({"endpoint": "taken"}, "server.endpoint"),
+    ({"curve": CurveSettings(secret="/nowhere/server.key_secret", clients={})}, "not a readable key"),
+    ({"metrics_host": "192.0.2.1", "metrics_port": 0}, "server.metrics_port: cannot bind"),
 )
-def test_a_start_that_fails_leaves_no_log_in_the_way_of_the_next_one(robot, tmp_path, monkeypatch, changes, says):
+def test_a_start_that_fails_leaves_no_log_in_the_way_of_the_next_one(changes, says, robot, tmp_path, monkeypatch):
     monkeypatch.setattr("transport.startup.serve.load_controller", lambda name, changes: SpringDamper(robot))
     monkeypatch.setattr("transport.startup.serve.floor_warning", lambda controller: "")
     log, stop = tmp_path / "run.mcap", threading.Event()
@@ -180,10 +181,6 @@ def test_a_start_that_fails_leaves_no_log_in_the_way_of_the_next_one(robot, tmp_
     assert not log.exists()
     serve(settings, log_path=log, ready=lambda endpoint: stop.set(), stop=stop)
     assert log.exists()
-
-
-ROLES: dict[str, Role] = {"control": "control", "watch": "watch", "configure": "configure", "estop": "estop"}
-CHANGE = ConfigSet(settings={"feedback": {"kp": 5.0}})
 
 
 class Place:
@@ -216,10 +213,10 @@ def test_a_robot_with_a_known_key_is_controlled(robot, place):
         assert "'control' may not send 'config_set'" in refused.message
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [(None, "it admits keys only, and this client has none"), ("stranger", "it does not list this client's key")],
-)
+WITHOUT, UNLISTED = "it admits keys only, and this client has none", "it does not list this client's key"
+
+
+@pytest.mark.parametrize(("name", "says"), [(None, WITHOUT), ("stranger", UNLISTED)])
 def test_who_watches_is_told_why_no_answer_comes(place, capsys, tmp_path, name, says):
     keys = None if name is None else place.keys[name]
     options = [] if keys is None else ["--secret", f"{tmp_path}/{name}.key_secret", f"--server-key={keys.server.decode()}"]
@@ -274,10 +271,6 @@ def test_secret_keys_are_readable_by_their_owner_only(tmp_path, capsys):
         read_secret(tmp_path / "none")
 
 
-FLOOD = 20  # answers to a flooding client before which an emergency stop is answered
-MESSAGES, PARTS = 4, 20_000  # number and parts of messages that take much time
-
-
 @contextmanager
 def serving(robot: Robot, folder: Path, *, own: bool = True, **settings: object) -> Iterator[tuple[str, str, threading.Thread]]:
     """A server in a thread. Gives the robot's address, that of all others, and the thread. own: the robot has its own"""
@@ -324,8 +317,7 @@ def test_only_keys_of_the_robot_and_of_the_emergency_stop_are_admitted_to_its_ad
 
 @pytest.mark.parametrize("own", [True, False], ids=["own address", "one address"])
 def test_an_emergency_stop_comes_through_a_flood(robot, tmp_path, own, monkeypatch):
-    """Each connection has its turn: the stop waits for about one message of each other one, not for all of them. The server is
-    held until all have arrived."""
+    """Each connection has its turn: the stop waits for one message of each. The server is held until all have arrived."""
     handle, sent = Service.handle, threading.Event()
     monkeypatch.setattr(Service, "handle", lambda *arguments: sent.wait(10.0) and handle(*arguments))
     sent.set()
@@ -405,9 +397,6 @@ def test_the_thread_that_decrypts_for_others_gives_way(robot, tmp_path):
     assert min(nices) == min(usual)
 
 
-PERIOD_NS = 1_000_000
-
-
 def after(*arrivals_ms: float) -> Anticipation:
     """Return an anticipation that polls 0.25 ms ahead, after these arrivals."""
     anticipation = Anticipation(lead_us=250.0)
@@ -416,15 +405,12 @@ def after(*arrivals_ms: float) -> Anticipation:
     return anticipation
 
 
-@every(
-    ("arrivals", "rest_s"),
-    [
-        ((10.0, 11.0, 12.0), 0.75e-3),
-        ((10.0, 11.0, 14.0), 0.0),
-        ((10.0, 60.0, 110.0), 0.0),
-        ((10.0, 11.5, 13.0), 0.0),
-        ((10.0, 60.0, 110.0, 111.0, 112.0), 0.75e-3),
-    ],
+@every_row(
+    ((10.0, 11.0, 12.0), 0.75e-3),
+    ((10.0, 11.0, 14.0), 0.0),
+    ((10.0, 60.0, 110.0), 0.0),
+    ((10.0, 11.5, 13.0), 0.0),
+    ((10.0, 60.0, 110.0, 111.0, 112.0), 0.75e-3),
 )
 def test_the_server_sleeps_until_a_regular_state_is_due_and_not_after_irregular_or_late_ones(arrivals, rest_s):
     """Late ones may have waited because the server slept."""

@@ -1,0 +1,17 @@
+"""Commands of `idyn`, run in this process."""
+
+import pytest
+
+from sim_harness.commands.main import main
+
+
+def fails(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command says that is refused."""
+    assert main([*words]) == 2
+    return capsys.readouterr().err
+
+
+def prints(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command prints that does what it is asked."""
+    assert main([*words]) == 0
+    return capsys.readouterr().out
