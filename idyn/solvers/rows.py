@@ -47,27 +47,28 @@ def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int,
     """
     first, last = span
     (columns, rows), rank = A.shape, start
-    lengths, s = stack_array(rows), stack_array(rows)
+    left, all_lengths, all_s = rows - first, stack_array(rows), stack_array(rows)
+    lengths, s = all_lengths[first:], all_s[first:]  # of the rows from `first` on: earlier ones have no remaining part
     scale = 0.0
     fill(s, 0.0)
     for j in range(columns):
-        a = A[j]
-        for i in range(rows):
+        a = A[j, first:]
+        for i in range(left):
             s[i] += a[i] * a[i]
-    for i in range(first, last):
+    for i in range(last - first):
         scale = max(scale, s[i])
     negligible = max(NEGLIGIBLE * NEGLIGIBLE * scale, least * least)
-    # squared lengths of the remaining parts. Loops from 0 are vectorised; earlier rows have no remaining part
+    # squared lengths of the remaining parts. Loops from 0 are vectorised
     fill(lengths, 0.0)
     for j in range(rank, columns):
-        a = A[j]
-        for i in range(rows):
+        a = A[j, first:]
+        for i in range(left):
             lengths[i] += a[i] * a[i]
     for row in range(first, first + min(last - first, columns - start)):
         best, largest = row, 0.0
         for i in range(row, last):
-            if lengths[i] > largest:
-                best, largest = i, lengths[i]
+            if lengths[i - first] > largest:
+                best, largest = i, lengths[i - first]
         if largest <= negligible:
             break
         if best != row:
@@ -87,17 +88,17 @@ def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int,
         # rows ← rows − 2 (rows h) hᵀ
         fill(s, 0.0)
         for j in range(rank, columns):
-            a, factor = A[j], 2.0 * h[j]
-            for i in range(rows):
+            a, factor = A[j, first:], 2.0 * h[j]
+            for i in range(left):
                 s[i] += factor * a[i]
-        a, factor = A[rank], h[rank]
-        for i in range(rows):
+        a, factor = A[rank, first:], h[rank]
+        for i in range(left):
             a[i] -= factor * s[i]
             lengths[i] = 0.0
         rank += 1
         for j in range(rank, columns):
-            a, factor = A[j], h[j]
-            for i in range(rows):
+            a, factor = A[j, first:], h[j]
+            for i in range(left):
                 a[i] -= factor * s[i]
                 lengths[i] += a[i] * a[i]
     return rank

@@ -73,11 +73,9 @@ def _fill_motion(
 ) -> None:
     """Fill v̇ (nv). span: (directions that no force reaches, as rows; their number); the others are those of `follow`"""
     g, (A, wanted, roots, ends), (unreached, missing) = d.given, tasks, span
-    (n, nv), u, a = (len(contact[0]), len(g.v)), g.model.u, g.model.a
-    held = len(d.G)
-    for i in range(n):
-        held += 0 if contact[0][i] == OPEN else 3 if _sticks(d, contact[0], i) else 1
-    first, count = held + missing, held + missing + len(A) + len(a)
+    u, a, nv, held = g.model.u, g.model.a, len(g.v), _columns(d, contact[0])
+    resting = 0 if _moves_all_joints(A, a) else len(a)
+    first, count = held + missing, held + missing + len(A) + resting
     rows, b = np.zeros((nv, count)), np.empty(count)
     _held_rows(d, contact[0], rows, b)
     last = _last_push(d)
@@ -93,13 +91,26 @@ def _fill_motion(
         b[first + i] = roots[i] * wanted[i]
         for j in range(nv):
             rows[j, first + i] = roots[i] * A[i, j]
-    for k in range(len(a)):
+    for k in range(resting):
         rows[a[k], first + len(A) + k], b[first + len(A) + k] = 1.0, -REST * g.v[a[k]]
     levels = np.empty(len(ends) + 2, np.int64)
     levels[0], levels[len(ends) + 1] = first, count
     for k in range(len(ends)):
         levels[k + 1] = first + ends[k]
     lexicographic(rows, b, levels, motion, np.empty((nv, nv)))
+
+
+@compiled
+def _moves_all_joints(A: Array, a: Array) -> bool:
+    """Return whether each joint has a row of its own, as in a task of the whole posture: none is left to come to rest."""
+    last = len(A) - len(a)
+    for k in range(len(a)):
+        if last < 0 or A[last + k, a[k]] == 0.0:
+            return False
+        for j in range(A.shape[1]):
+            if j != a[k] and A[last + k, j] != 0.0:
+                return False
+    return True
 
 
 @compiled
@@ -166,11 +177,17 @@ def _sticks(d: Dynamics, kinds: Array, i: int) -> bool:
 
 
 @compiled
+def _width(d: Dynamics, kinds: Array, i: int) -> int:
+    """Return the number of unknowns ζ of a contact, and of its held rows."""
+    return 0 if kinds[i] == OPEN else 3 if _sticks(d, kinds, i) else 1
+
+
+@compiled
 def _columns(d: Dynamics, kinds: Array) -> int:
-    """Return the number of unknowns ζ and λ."""
+    """Return the number of unknowns ζ and λ, and of rows that contacts and closures hold."""
     count = len(d.G)
     for i in range(len(kinds)):
-        count += 0 if kinds[i] == OPEN else 3 if _sticks(d, kinds, i) else 1
+        count += _width(d, kinds, i)
     return count
 
 
@@ -196,18 +213,19 @@ def _force_columns(d: Dynamics, contact: tuple[Array, Array], columns: Array) ->
 @compiled
 def _pushes(d: Dynamics, contact: tuple[Array, Array], pushes: Array) -> None:
     """Fill the columns of (J_uᵀ B, G_uᵀ) (nu, m)."""
-    u, count = d.given.model.u, pushes.shape[1]
-    columns = np.zeros((count, len(d.J)))
+    u, kinds, columns, c = d.given.model.u, contact[0], np.zeros((pushes.shape[1], len(d.J))), 0
     _force_columns(d, contact, columns)
-    closures = count - len(d.G)
+    for contact_row in range(0, len(d.J), 3):
+        for _ in range(_width(d, kinds, contact_row // 3)):
+            for i in range(len(u)):
+                s = 0.0
+                for row in range(contact_row, contact_row + 3):
+                    s += d.J[row, u[i]] * columns[c, row]
+                pushes[i, c] = s
+            c += 1
     for i in range(len(u)):
-        for c in range(closures):
-            s = 0.0
-            for row in range(len(d.J)):
-                s += d.J[row, u[i]] * columns[c, row]
-            pushes[i, c] = s
         for k in range(len(d.G)):
-            pushes[i, closures + k] = d.G[k, u[i]]
+            pushes[i, c + k] = d.G[k, u[i]]
 
 
 @compiled

@@ -8,10 +8,8 @@ from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.kinds import FLAG, INDICES, MASK, MATRIX, VECTOR, WHOLE, Borrowed, Output
 from idyn.model.frames import Centroidal
 from idyn.model.robot import Robot
+from idyn.terms.inputs import finite
 from idyn.types import Array, Kinematics
-
-POSITION, ROTATION, VELOCITY, ACCELERATION, TARGETS = 0, 3, 12, 18, 24
-"""Start of each target in the array of targets, and its length."""
 
 HALF_TURN = 1e-6
 """Below this sine of the angle a rotation is none, or a half turn."""
@@ -22,30 +20,35 @@ ORTHONORMAL = 1e-6
 
 
 @entry(
-    *(Borrowed(MATRIX, MATRIX, MATRIX, MATRIX, MASK), Borrowed(VECTOR, VECTOR, VECTOR, INDICES)),
+    *(Borrowed(MATRIX, MATRIX, MATRIX, MATRIX, MASK, VECTOR), Borrowed(VECTOR, VECTOR, INDICES)),
+    Borrowed(VECTOR, MATRIX, VECTOR, VECTOR),
     Output(MATRIX, VECTOR, VECTOR),
     WHOLE,
-    FLAG,
-    FLAG,
     FLAG,
 )
 def fill_frame_rows(
     kinematics: tuple[Array, ...],
     task: tuple[Array, ...],
+    targets: tuple[Array, ...],
     out: tuple[Array, ...],
     joint: int,
     local: bool,
-    placed_at: bool,
-    turned_to: bool,
-) -> None:
-    """Fill the equations A v̇ + drift = asked of a task on a frame.
+) -> bool:
+    """Fill the equations A v̇ + drift = asked of a task on a frame. Return False for malformed targets.
 
-    kinematics: (axes, placements, velocities, biases of `TaskKinematics`, support of the tree (njoints, nv))
-    task: (axes and origin of the frame in the joint frame (12), targets (TARGETS), stiffness and damping (12), rows (r))
+    kinematics: (axes, placements, velocities, biases of `TaskKinematics`, support of the tree (njoints, nv), its origin)
+    task: (axes and origin of the frame in the joint frame (12), stiffness and damping (12), rows (r))
+    targets: (position (3), rotation (3, 3), velocity (6), acceleration (6)), each empty if there is none
     out: (A (r, nv), asked (r), drift (r)); joint: of the frame; local: whether the equations are in the frame's axes
-    placed_at, turned_to: whether there is a target of position, of rotation
     """
-    (axes, placements, velocities, biases, support), (offset, target, gains, rows), (A, asked, drift) = kinematics, task, out
+    (axes, placements, velocities, biases, support, origin), (offset, gains, rows), (A, asked, drift) = kinematics, task, out
+    position, rotation, speed, push = targets
+    placed_at, turned_to, moving, pushed = len(position) > 0, len(rotation) > 0, len(speed) > 0, len(push) > 0
+    sound = len(position) in (0, 3) and len(speed) in (0, 6) and len(push) in (0, 6)
+    if not (sound and finite(position) and finite(speed) and finite(push)):
+        return False
+    if turned_to and not (rotation.shape == (3, 3) and is_rotation(rotation)):
+        return False
     E, R, x = stack_array((3, 3)), stack_array((3, 3)), stack_array(3)
     rate, bias, error = stack_array(6), stack_array(6), stack_array(6)
     placed, V, a, moves = placements[joint], velocities[joint], biases[joint], support[joint]
@@ -69,10 +72,10 @@ def fill_frame_rows(
         bias[c] = a[c] + a[3 + i] * x[j] - a[3 + j] * x[i] + V[3 + i] * rate[j] - V[3 + j] * rate[i]
     # errors: x_target − x, log(R_target Rᵀ)
     for i in range(3):
-        error[i] = target[POSITION + i] - x[i] if placed_at else 0.0
+        error[i] = position[i] - origin[i] - x[i] if placed_at else 0.0
         error[3 + i] = 0.0
     if turned_to:
-        rotation_error(target[ROTATION:VELOCITY], R, error[3:])
+        rotation_error(rotation, R, error[3:])
     for n in range(len(rows)):
         # row e of the linear or of the angular part
         part, e = 3 * (rows[n] // 3), E[rows[n] % 3]
@@ -82,7 +85,7 @@ def fill_frame_rows(
             wanted += e[c] * rate[part + c]
             slope += e[c] * bias[part + c]
         r = rows[n]
-        asked[n] = target[ACCELERATION + r] + gains[r] * size + gains[6 + r] * (target[VELOCITY + r] - wanted)
+        asked[n] = (push[r] if pushed else 0.0) + gains[r] * size + gains[6 + r] * ((speed[r] if moving else 0.0) - wanted)
         drift[n] = slope
         for j in range(len(axes)):
             S = axes[j]
@@ -95,6 +98,33 @@ def fill_frame_rows(
                 v1 = S[1] + S[5] * x[0] - S[3] * x[2]
                 v2 = S[2] + S[3] * x[1] - S[4] * x[0]
                 A[n, j] = e[0] * v0 + e[1] * v1 + e[2] * v2
+    return True
+
+
+@entry(
+    Borrowed(VECTOR, VECTOR, INDICES, INDICES),
+    *(Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(VECTOR, VECTOR)),
+    Output(MATRIX, VECTOR),
+)
+def fill_joint_rows(
+    state: tuple[Array, ...], targets: tuple[Array, ...], gains: tuple[Array, Array], out: tuple[Array, Array]
+) -> bool:
+    """Fill the equations v̇ = asked of k joints, A of zeros. Return False for malformed targets.
+
+    state: (q, v, places in q and in v of the joints (k)); targets: (angles, velocity, acceleration), each (k), or empty if
+    there is none; gains: (stiffness, damping), each (k); out: (A (k, nv), asked (k))
+    """
+    (q, v, places, dofs), (angles, velocity, acceleration), (stiffness, damping), (A, asked) = state, targets, gains, out
+    k = len(asked)
+    for each in (angles, velocity, acceleration):
+        if len(each) not in (0, k) or not finite(each):
+            return False
+    for i in range(k):
+        A[i, dofs[i]] = 1.0
+        asked[i] = stiffness[i] * (angles[i] - q[places[i]]) if len(angles) > 0 else 0.0
+        asked[i] += damping[i] * ((velocity[i] if len(velocity) > 0 else 0.0) - v[dofs[i]])
+        asked[i] += acceleration[i] if len(acceleration) > 0 else 0.0
+    return True
 
 
 @entry(MATRIX)
@@ -113,13 +143,13 @@ def is_rotation(R: Array) -> bool:
 
 @compiled
 def rotation_error(target: Array, R: Array, out: Array) -> None:
-    """Fill the rotation vector of R_target Rᵀ in the world [rad] (3), of length ≤ π. target: R_target by rows (9)"""
+    """Fill the rotation vector of R_target Rᵀ in the world [rad] (3), of length ≤ π. target: R_target (3, 3)"""
     D, trace = stack_array((3, 3)), -1.0
     for i in range(3):
         for c in range(3):
             D[i, c] = 0.0
             for k in range(3):
-                D[i, c] += target[3 * i + k] * R[c, k]
+                D[i, c] += target[i, k] * R[c, k]
         trace += D[i, i]
     square = 0.0
     for c in range(3):
@@ -165,7 +195,7 @@ class TaskKinematics:
             self.placements, self.origin = robot.placements.copy(), robot.origin.copy()
         self.velocities, self.biases = np.empty((2, len(tree.parents), 6))
         body_motion((self.axes, self.v), (tree.parents, tree.dof_joint), (self.velocities, self.biases))
-        self.arrays = self.axes, self.placements, self.velocities, self.biases, tree.support
+        self.arrays = self.axes, self.placements, self.velocities, self.biases, tree.support, self.origin
 
     @cached_property
     def centroidal(self) -> Centroidal:

@@ -98,7 +98,7 @@ def _size(limit: float) -> float:
 @compiled
 def _open_level(program: Program, state: State, reduced: Array, rest: Array) -> float:
     """Fill (A Z)ᵀ (free, r) and b − A x of the present level (r). Return the largest entry of A."""
-    level, scale = state.marks[LEVEL], 0.0
+    level, scale, columns, at = state.marks[LEVEL], 0.0, _columns(state), np.empty(len(reduced))
     first = program.ends[level - 1] if level > 0 else 0
     for i in range(len(rest)):
         equation = program.equations[first + i]
@@ -106,9 +106,29 @@ def _open_level(program: Program, state: State, reduced: Array, rest: Array) -> 
         for j in range(len(A)):
             scale = max(scale, abs(A[j]))
         rest[i] = equation[0] - dot(A, state.x)
+        _coordinates(A, columns, at)
         for z in range(len(reduced)):
-            reduced[z, i] = dot(A, state.Z[z])
+            reduced[z, i] = at[z]
     return scale
+
+
+@compiled
+def _columns(state: State) -> Array:
+    """Return the basis of what the levels so far leave free, as columns (size, free)."""
+    free, size = state.marks[FREE], len(state.x)
+    columns = np.empty((size, free))
+    for z in range(free):
+        for j in range(size):
+            columns[j, z] = state.Z[z, j]
+    return columns
+
+
+@compiled
+def _coordinates(row: Array, columns: Array, out: Array) -> None:
+    """Fill row · z for each column z. The loop over all columns at once is vectorised; each sum has the order of `dot`."""
+    fill(out, 0.0)
+    for j in range(len(row)):
+        axpy(row[j], columns[j], out)
 
 
 @compiled
@@ -131,7 +151,7 @@ def _advance(program: Program, state: State, room: Array, qp: tuple[Array, ...])
         _descend(state)
         return True
     H, f, G, lower, upper = qp
-    unit = max(scale, 1e-12)
+    unit, columns = max(scale, 1e-12), _columns(state)
     for i in range(free):
         f[i] = -dot(reduced[i], rest) / unit**2
         for j in range(free):
@@ -139,8 +159,7 @@ def _advance(program: Program, state: State, room: Array, qp: tuple[Array, ...])
     for i in range(k):
         at = dot(program.G[i], state.x)
         lower[i], upper[i] = max(program.lower[i] - at, -LARGEST), min(program.upper[i] - at, LARGEST)
-        for z in range(free):
-            G[i * free + z] = dot(program.G[i], state.Z[z])
+        _coordinates(program.G[i], columns, G[i * free : (i + 1) * free])
     return False
 
 
@@ -165,11 +184,17 @@ def _solve_free(equations: tuple[Array, Array], scale: float, z: Array, below: A
 
 @compiled
 def _within(program: Program, x: Array, room: Array) -> bool:
-    for i in range(len(room)):
-        value = dot(program.G[i], x)
-        if value < program.lower[i] - room[i] or value > program.upper[i] + room[i]:
-            return False
-    return True
+    G, k = program.G, len(room)
+    values, within = np.empty(k), True
+    for first in range(0, k, 4):  # four rows at once: a sum waits for its last term
+        a, b, c, d = first, min(first + 1, k - 1), min(first + 2, k - 1), min(first + 3, k - 1)
+        s0 = s1 = s2 = s3 = 0.0
+        for j in range(len(x)):
+            s0, s1, s2, s3 = s0 + G[a, j] * x[j], s1 + G[b, j] * x[j], s2 + G[c, j] * x[j], s3 + G[d, j] * x[j]
+        values[a], values[b], values[c], values[d] = s0, s1, s2, s3
+    for i in range(k):
+        within = within and not (values[i] < program.lower[i] - room[i] or values[i] > program.upper[i] + room[i])
+    return within
 
 
 @compiled

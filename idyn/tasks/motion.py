@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Self
 
+import msgspec
 import numpy as np
 
 from idyn.errors import InputError
 from idyn.model.robot import Robot
-from idyn.tasks.frames import ACCELERATION, POSITION, ROTATION, TARGETS, VELOCITY, TaskKinematics, fill_frame_rows, is_rotation
+from idyn.tasks.frames import TaskKinematics, fill_frame_rows, fill_joint_rows, is_rotation
 from idyn.terms.inputs import finite, numbers
 from idyn.types import Array, Record
 
@@ -68,15 +69,8 @@ def _not_negative(field: str, given: float | Numbers, size: int) -> Array:
 
 def rotation(field: str, given: Array) -> Array:
     """Return a rotation matrix (3, 3). Raises InputError."""
-    if (
-        type(given) is np.ndarray
-        and given.dtype is _FLOAT64
-        and given.shape == (3, 3)
-        and is_rotation(np.ascontiguousarray(given))
-    ):
-        return given
     R = numbers(field, given)
-    if R.shape != (3, 3) or not is_rotation(np.ascontiguousarray(R)):
+    if R.shape != (3, 3) or not is_rotation(R):
         raise InputError(field, "expected a rotation matrix (3, 3), with the frame's axes as columns")
     return R
 
@@ -100,6 +94,9 @@ def fill_roots(weight: float | Numbers, roots: Array) -> None:
     roots[:] = np.sqrt(array)
 
 
+NONE, NO_ROTATION = np.zeros(0), np.zeros((0, 3))
+"""Targets that are not given, in kernels."""
+
 _ALL, _LINEAR, _ANGULAR = np.arange(6), np.arange(3), np.arange(3, 6)
 """Rows of a frame task: with targets of both position and rotation or of neither, of position, of rotation."""
 
@@ -116,7 +113,8 @@ class Rows(NamedTuple):
     @classmethod
     def zeros(cls, count: int, columns: int) -> Self:
         """Return zeros for `count` rows."""
-        return cls(np.zeros((count, columns)), np.zeros(count), np.zeros(count), np.zeros(count))
+        asked, drift, roots = np.zeros((3, count))
+        return cls(np.zeros((count, columns)), asked, drift, roots)
 
     def part(self, start: int, end: int) -> "Rows":
         """Return views of some rows."""
@@ -158,6 +156,12 @@ class MotionTask(Task, frozen=True):
     stiffness: float | Numbers = 100.0
     damping: float | Numbers | None = None
 
+    def _with_arrays(self, sizes: dict[str, int], changes: dict[str, Array]) -> Self:
+        """Return the task with these targets as arrays, and with other changes. Raises InputError for malformed targets."""
+        targets = ((name, getattr(self, name), size) for name, size in sizes.items())
+        arrays = {name: np.array(sized(name, value, size)) for name, value, size in targets if value is not None}
+        return msgspec.structs.replace(self, **arrays, **changes)
+
     def _feedback(self, error: Array, velocity: Numbers | None, actual: Array, acceleration: Numbers | None) -> Array:
         """Return a + stiffness · error + damping · (velocity − actual)."""
         size = len(error)
@@ -195,19 +199,23 @@ class FrameTask(MotionTask, frozen=True, kw_only=True):
     def fill(self, given: TaskKinematics, out: Rows) -> None:
         if self.axes not in ("world", "local"):
             raise InputError("axes", f"expected 'world' or 'local', got {self.axes!r}")
+        if not self._filled(given, out):
+            turned = {} if self.rotation is None else {"rotation": rotation("rotation", self.rotation)}
+            checked = self._with_arrays({"position": 3, "velocity": 6, "acceleration": 6}, turned)
+            if not checked._filled(given, out):
+                raise AssertionError("compiled code rejected checked targets")
+
+    def _filled(self, given: TaskKinematics, out: Rows) -> bool:
+        """Fill the equations. Return False if a target is no sound array."""
         joint, offset = given.robot.frames.attached(self.frame)
-        target, stiffness_and_damping = np.zeros(TARGETS), frame_gains(self.stiffness, self.damping)
-        if self.position is not None:
-            target[POSITION:ROTATION] = sized("position", self.position, 3) - given.origin
-        if self.rotation is not None:
-            target[ROTATION:VELOCITY] = rotation("rotation", self.rotation).ravel()
-        if self.velocity is not None:
-            target[VELOCITY:ACCELERATION] = sized("velocity", self.velocity, 6)
-        if self.acceleration is not None:
-            target[ACCELERATION:] = sized("acceleration", self.acceleration, 6)
-        task = offset, target, stiffness_and_damping, self._asked()
-        targets = self.position is not None, self.rotation is not None
-        fill_frame_rows(given.arrays, task, (out.A, out.asked, out.drift), joint, self.axes == "local", *targets)
+        task = offset, frame_gains(self.stiffness, self.damping), self._asked()
+        position, velocity, acceleration = map(_or_none, (self.position, self.velocity, self.acceleration))
+        try:
+            R = NO_ROTATION if self.rotation is None else np.ascontiguousarray(self.rotation)
+            targets = position, R, velocity, acceleration
+            return bool(fill_frame_rows(given.arrays, task, targets, out[:3], joint, self.axes == "local"))
+        except (TypeError, ValueError, AttributeError):  # not an array of float64
+            return False
 
     def _asked(self) -> Array:
         """Return the indices of the rows that are asked for."""
@@ -293,25 +301,37 @@ class PostureTask(MotionTask, frozen=True, kw_only=True):
         return robot.na if self.joints is None else len(self.joints)
 
     def fill(self, given: TaskKinematics, out: Rows) -> None:
-        robot = given.robot
-        which, places, dofs, out.A[:] = _joint_rows(robot, None if self.joints is None else tuple(self.joints))
-        error = out.drift
-        if self.angles is not None:
-            angles = sized("angles", self.angles, len(which))
-            if robot.one_axis_each:
-                error = angles - given.q[places]
-            else:
-                present = robot.joint_angles(given.q)
+        if not self._filled(given, out):
+            size = len(out.asked)
+            checked = self._with_arrays({"angles": size, "velocity": size, "acceleration": size}, {})
+            if not checked._filled(given, out):
+                raise AssertionError("compiled code rejected checked targets")
+
+    def _filled(self, given: TaskKinematics, out: Rows) -> bool:
+        """Fill the equations. Return False if a target is no sound array."""
+        robot, angles, q, size = given.robot, _or_none(self.angles), given.q, len(out.asked)
+        which, places, dofs = _joints_of(robot, None if self.joints is None else tuple(self.joints))
+        try:
+            if not robot.one_axis_each and self.angles is not None:
+                present = robot.joint_angles(q)
                 wanted = present.copy()
                 wanted[which] = angles
-                error = robot.joint_error(present, wanted)[which]
-        out.asked[:] = self._feedback(error, self.velocity, given.v[dofs], self.acceleration)
+                angles, q, places = robot.joint_error(present, wanted)[which], np.zeros(size), np.arange(size)
+            targets = angles, _or_none(self.velocity), _or_none(self.acceleration)
+            at, both = (q, given.v, places, dofs), gains(self.stiffness, self.damping, size)
+            return bool(fill_joint_rows(at, targets, both, (out.A, out.asked)))
+        except (TypeError, ValueError, AttributeError):  # not an array of float64
+            return False
 
 
-def _joint_rows(robot: Robot, joints: tuple[str, ...] | None) -> tuple[Array, Array, Array, Array]:
-    """Return for joints by name, None: all, their indices among the actuated joints, in q and in v, each (k), and the rows
-    that select them (k, nv). Raises InputError."""
-    known = robot.scratch.get(("joint rows", joints))
+def _or_none(given: Any) -> Any:
+    return NONE if given is None else given
+
+
+def _joints_of(robot: Robot, joints: tuple[str, ...] | None) -> tuple[Array, Array, Array]:
+    """Return for joints by name, None: all, their indices among the actuated joints, in q and in v, each (k). Raises
+    InputError."""
+    known = robot.scratch.get(("joints", joints))
     if isinstance(known, tuple):
         return known
     which = np.arange(robot.na)
@@ -320,8 +340,6 @@ def _joint_rows(robot: Robot, joints: tuple[str, ...] | None) -> tuple[Array, Ar
             if name not in robot.joint_names:
                 raise InputError("joints", f"expected actuated joints of the robot, got {name!r}")
         which = np.array([robot.joint_names.index(name) for name in joints], np.int64)
-    rows = np.zeros((len(which), robot.nv))
-    rows[np.arange(len(which)), robot.tree.a[which]] = 1.0
-    found = which, robot.tree.q_index[which], robot.tree.a[which], rows
-    robot.scratch["joint rows", joints] = found
+    found = which, robot.tree.q_index[which], robot.tree.a[which]
+    robot.scratch["joints", joints] = found
     return found

@@ -8,6 +8,7 @@ their rows; those with a large share are named.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -56,25 +57,25 @@ class Solution(NamedTuple):
     choice: int = 0
 
 
-class RowStack:
-    """The equations of several tasks, one below the other, in order of their levels. rows: all of them"""
+class Layout(NamedTuple):
+    """Where the equations of tasks are, in order of their levels: those of motions and of forces, each one below the other."""
 
-    def __init__(self, count: int, columns: int) -> None:
-        self.rows, self._end, self._ends = Rows.zeros(count, columns), 0, dict[int, int]()
+    spans: tuple[tuple[int, int], ...]  # begin and end of the rows of each task
+    levels: list[int]  # that are present
+    counts: tuple[int, int]  # number of rows of motions, of forces
+    ends: tuple[Array, Array]  # end of the rows of each level: of motions, of forces
 
-    def add(self, count: int, level: int) -> Rows:
-        """Return views of the next `count` rows."""
-        start, self._end = self._end, self._end + count
-        self._ends[level] = self._end
-        return self.rows.part(start, self._end)
 
-    def arrays(self, levels: list[int]) -> tuple[Array, Array, Array, Array]:
-        """A (r, columns), asked − drift (r), square roots of the weights (r), end of the rows of each level (levels)."""
-        (A, asked, drift, roots), ends, end = self.rows, [], 0
-        for level in levels:
-            end = self._ends.get(level, end)
-            ends.append(end)
-        return A, asked - drift, roots, np.array(ends, np.int64)
+@lru_cache(maxsize=256)
+def layout_of(sizes: tuple[tuple[int, bool, int], ...]) -> Layout:
+    """Return where the equations are. sizes: (level, whether they are for forces, number of rows) of each task"""
+    spans, counts, ends = [], [0, 0], dict[int, tuple[int, int]]()
+    for level, of_force, count in sizes:
+        spans.append((counts[of_force], counts[of_force] + count))
+        counts[of_force] += count
+        ends[level] = counts[0], counts[1]
+    motions, forces = np.array(list(ends.values()), np.int64).reshape(-1, 2).T.copy()
+    return Layout(tuple(spans), list(ends), (counts[0], counts[1]), (motions, forces))
 
 
 class TaskProblem:
@@ -85,18 +86,17 @@ class TaskProblem:
 
     def __init__(self, robot: Robot, state: Kinematics, contacts: ContactSet, stack: TaskStack, law: Law, d: Dynamics) -> None:
         self.robot, self.state, self.contacts, self.stack, self.law, self.dynamics = robot, state, contacts, stack, law, d
-        kinematics, self.asked = TaskKinematics(robot, state), []
-        counts = [(task, isinstance(task, ContactTask), task.count(robot)) for task in sorted(stack.tasks, key=_level)]
-        pushes = sum([count for _, of_force, count in counts if of_force])
-        motion = RowStack(sum([count for _, _, count in counts]) - pushes, robot.nv)
-        forces = RowStack(pushes, 3 * len(contacts))
-        for task, of_force, count in counts:
-            rows = (forces if of_force else motion).add(count, task.level)
+        kinematics, self.asked, tasks = TaskKinematics(robot, state), [], sorted(stack.tasks, key=_level)
+        sizes = tuple([(task.level, isinstance(task, ContactTask), task.count(robot)) for task in tasks])
+        spans, self.levels, (motions, pushes), ends = layout_of(sizes)
+        motion, forces = Rows.zeros(motions, robot.nv), Rows.zeros(pushes, 3 * len(contacts))
+        for task, (_, of_force, _), span in zip(tasks, sizes, spans, strict=True):
+            rows = (forces if of_force else motion).part(*span)
             task.fill(contacts if of_force else kinematics, rows)
             fill_roots(task.weight, rows.roots)
             self.asked.append(Asked(task, rows, of_force))
-        self.levels = list(dict.fromkeys([task.level for task, _, _ in counts]))
-        self._motion, self._forces, self.pushes = motion.arrays(self.levels), forces.arrays(self.levels), pushes > 0
+        self._motion = motion.A, motion.asked - motion.drift, motion.roots, ends[0]
+        self._forces, self.pushes = (forces.A, forces.asked, forces.roots, ends[1]), pushes > 0
         self.joint_bounds = joint_bounds(robot, robot.joint_angles(state.q), state.v[robot.tree.a], d.given.dt, stack.limits)
         self.apart = distance_bounds(robot, state, d.given.dt, stack.limits)
 
