@@ -25,7 +25,7 @@ ENTRIES: list[tuple[Any, tuple[Kind, ...]]] = []
 _SOURCES: dict[Any, Any] = {}
 """Python functions of the library's functions."""
 
-OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 def compiled(function: F) -> F:

@@ -92,7 +92,7 @@ def write_libraries(objects: list[Path], symbols: list[str], table: dict[str, An
     (work / "idyn_kernels.h").write_text(header())
     names = [*symbols, "idyn_table_address", "idyn_processor", "idyn_release", "idyn_arena_begin", "idyn_arena_end", *INTERFACE]
     (work / "visible.map").write_text("{ global: " + " ".join(f"{each};" for each in names) + " local: *; };\n")
-    command = [*compiler(), "-O2", "-fPIC", "-shared", f"-I{work}"]
+    command = [*compiler(), "-O2", "-ffp-contract=off", "-fPIC", "-shared", f"-I{work}"]
     sources = [*map(str, objects), str(FOLDER / "c" / "runtime.c"), str(FOLDER / "c" / "idyn.c"), str(work / "table.c")]
     link = ["-Wl,-s", "-Wl,-z,defs", f"-Wl,--version-script={work / 'visible.map'}", "-lm"]
     if sys.platform == "darwin":
