@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 import qpsolvers
-from fast import every, fast, first_is_fast, full
+from fast import every, every_row, fast, first_is_fast, full
 from scenes import near_stance
 
 from controllers.robot.load import load_robot
@@ -358,27 +358,24 @@ def test_forces_under_which_a_contact_closes_that_shall_open_are_refused():
 # -- inputs ------------------------------------------------------------------------------------------------------------
 
 
-@every(
-    ("field", "tasks", "stack"),
-    [
-        ("position", [FrameTask(frame="root_joint", position=[0.0, 1.0])], {}),
-        ("position", [FrameTask(frame="root_joint", position=[0.0, 1.0, np.nan])], {}),
-        ("rotation", [FrameTask(frame="root_joint", rotation=np.ones((3, 3)))], {}),
-        ("axes", [FrameTask(frame="root_joint", axes="body")], {}),
-        ("mask", [FrameTask(frame="root_joint", mask=[False] * 6)], {}),
-        ("stiffness", [FrameTask(frame="root_joint", stiffness=-1.0)], {}),
-        ("joints", [PostureTask(joints=["knee"])], {}),
-        ("velocity", [FrameTask(frame="root_joint", velocity=np.zeros(3))], {}),
-        ("acceleration", [FrameTask(frame="root_joint", acceleration=["up"])], {}),
-        ("angles", [PostureTask(angles=[0.0])], {}),
-        ("velocity", [PostureTask(velocity=np.full(12, np.inf))], {}),
-        ("inertia", [AngularMomentumTask(inertia=0.0)], {}),
-        ("contacts", [ForceTask(contacts="nose", normal=1.0)], {}),
-        ("normal", [ForceTask(contacts="FL_foot")], {}),
-        ("force", [ForceTask(contacts="FL_foot", force=[1.0, np.inf, 0.0])], {}),
-        ("weight", [ComTask(weight=[1.0, 2.0])], {}),
-        ("modes.nose", [ComTask()], {"modes": {"nose": "open"}}),
-    ],
+@every_row(
+    ("position", [FrameTask(frame="root_joint", position=[0.0, 1.0])], {}),
+    ("position", [FrameTask(frame="root_joint", position=[0.0, 1.0, np.nan])], {}),
+    ("rotation", [FrameTask(frame="root_joint", rotation=np.ones((3, 3)))], {}),
+    ("axes", [FrameTask(frame="root_joint", axes="body")], {}),
+    ("mask", [FrameTask(frame="root_joint", mask=[False] * 6)], {}),
+    ("stiffness", [FrameTask(frame="root_joint", stiffness=-1.0)], {}),
+    ("joints", [PostureTask(joints=["knee"])], {}),
+    ("velocity", [FrameTask(frame="root_joint", velocity=np.zeros(3))], {}),
+    ("acceleration", [FrameTask(frame="root_joint", acceleration=["up"])], {}),
+    ("angles", [PostureTask(angles=[0.0])], {}),
+    ("velocity", [PostureTask(velocity=np.full(12, np.inf))], {}),
+    ("inertia", [AngularMomentumTask(inertia=0.0)], {}),
+    ("contacts", [ForceTask(contacts="nose", normal=1.0)], {}),
+    ("normal", [ForceTask(contacts="FL_foot")], {}),
+    ("force", [ForceTask(contacts="FL_foot", force=[1.0, np.inf, 0.0])], {}),
+    ("weight", [ComTask(weight=[1.0, 2.0])], {}),
+    ("modes.nose", [ComTask()], {"modes": {"nose": "open"}}),
 )
 def test_malformed_tasks_are_named(field, tasks, stack):
     robot, state, contacts, _ = near_stance("go2")
@@ -387,18 +384,15 @@ def test_malformed_tasks_are_named(field, tasks, stack):
     assert error.value.field == field
 
 
-@every(
-    ("field", "make"),
-    [
-        ("tasks[0].weight", lambda: TaskStack(tasks=[ComTask(weight=0.0)])),
-        ("tasks[0].level", lambda: TaskStack(tasks=[ComTask(level=-1)])),
-        ("tasks[1]", lambda: TaskStack(tasks=[ComTask(), "stand"])),
-        ("tasks[2].name", lambda: TaskStack(tasks=[ComTask(name="sway"), ComTask(), PostureTask(name="sway")])),
-        ("modes.FL_foot", lambda: TaskStack(modes={"FL_foot": "fly"})),
-        ("limits.friction_margin", lambda: TaskLimits(friction_margin=1.0)),
-        ("limits.torque", lambda: TaskLimits(torque=0.0)),
-        ("limits.self_collision", lambda: TaskLimits(self_collision=0.02)),
-    ],
+@every_row(
+    ("tasks[0].weight", lambda: TaskStack(tasks=[ComTask(weight=0.0)])),
+    ("tasks[0].level", lambda: TaskStack(tasks=[ComTask(level=-1)])),
+    ("tasks[1]", lambda: TaskStack(tasks=[ComTask(), "stand"])),
+    ("tasks[2].name", lambda: TaskStack(tasks=[ComTask(name="sway"), ComTask(), PostureTask(name="sway")])),
+    ("modes.FL_foot", lambda: TaskStack(modes={"FL_foot": "fly"})),
+    ("limits.friction_margin", lambda: TaskLimits(friction_margin=1.0)),
+    ("limits.torque", lambda: TaskLimits(torque=0.0)),
+    ("limits.self_collision", lambda: TaskLimits(self_collision=0.02)),
 )
 def test_malformed_stacks_are_named(field, make):
     with pytest.raises(InputError) as error:
