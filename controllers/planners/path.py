@@ -10,7 +10,7 @@ from idyn.errors import ConfigError
 from idyn.library.kernels import compiled, entry
 from idyn.library.kinds import REAL, VECTOR, several
 from idyn.library.records import ArrayRecord, Indices, Matrix, Vector
-from idyn.solvers.linalg import fill, planar
+from idyn.solvers.linalg import fill
 from idyn.types import Array
 
 Triple = tuple[float, float, float]
@@ -130,7 +130,7 @@ def corrected(path: Path, wanted: Triple, planned: Array, v: Array, dt: float) -
 def _distance(path: Path, pose: Triple) -> float:
     """Return the distance to the next waypoint [m]."""
     goal = path.waypoints[path.progress[NEXT]]
-    return planar(goal[0] - pose[0], goal[1] - pose[1])
+    return np.hypot(goal[0] - pose[0], goal[1] - pose[1])
 
 
 @compiled

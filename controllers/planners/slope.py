@@ -12,7 +12,7 @@ import numpy as np
 
 from idyn.library.kernels import compiled
 from idyn.library.records import ArrayRecord, Matrix, Vector
-from idyn.solvers.linalg import axpy, copy, fill, planar
+from idyn.solvers.linalg import axpy, copy, fill
 from idyn.types import Array
 
 RATE = 10.0  # Ω, natural frequency of both filters [rad/s]
@@ -172,7 +172,7 @@ def follow_height(slope: Slope, u: Array) -> None:
 @compiled
 def share_of_slope(slope: Slope) -> float:
     """Return s, the share of the gradient that the plan uses."""
-    return min(max((planar(slope.target[0], slope.target[1]) - EVEN) / (SLOPING - EVEN), 0.0), 1.0)
+    return min(max((np.hypot(slope.target[0], slope.target[1]) - EVEN) / (SLOPING - EVEN), 0.0), 1.0)
 
 
 @compiled

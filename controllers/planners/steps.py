@@ -28,7 +28,7 @@ from controllers.planners.pose import advance, in_base, level_motion
 from idyn.library.kernels import compiled, entry
 from idyn.library.kinds import INDICES, REAL, VECTOR, Borrowed, Output, several
 from idyn.model import so3
-from idyn.solvers.linalg import axpy, copy, fill, planar
+from idyn.solvers.linalg import axpy, copy, fill
 from idyn.terms.inputs import finite
 from idyn.types import Array
 
@@ -75,7 +75,7 @@ def adapt(plan: Plan) -> None:
     for i in range(len(plan.hips)):
         hx, hy = plan.hips[i, 0], plan.hips[i, 1]
         for u in (plan.u, plan.ramp):
-            fastest = max(fastest, planar(u[0] - u[2] * hy, u[1] + u[2] * hx))
+            fastest = max(fastest, np.hypot(u[0] - u[2] * hy, u[1] + u[2] * hx))
     share = min(max((fastest - low) / (high - low), 0.0), 1.0)
     plan.share += min(max(share - plan.share, -FALL * plan.tick), RISE * plan.tick)
     s = plan.share
@@ -121,7 +121,7 @@ def foothold(plan: Plan, i: int, left: float) -> tuple[float, float]:
     x, y, yaw = integrate_pose(plan.pose, (u[0], u[1], u[2]), left)
     off = u[0] - r[0], u[1] - r[1], u[2] - r[2]
     dx, dy = from_hip((hx, hy), (r[0], r[1], r[2]), off, (0.5 * plan.stance_time, plan.capture))
-    share = min(1.0, plan.stride / max(planar(dx, plan.slender * dy), 1e-12))
+    share = min(1.0, plan.stride / max(np.hypot(dx, plan.slender * dy), 1e-12))
     plan.cut[0] = plan.cut[0] or share < 1.0
     dx, dy = hx + share * dx, hy + share * dy
     c, s = np.cos(yaw), np.sin(yaw)

@@ -139,10 +139,10 @@ def exact_cone(c: Contact, residuals: Array) -> None:
         return
     # p_T = the point of the disc of radius μ p_N nearest to p_T − û_T
     most, x, y = c.mu * max(c.pn, 0.0), c.ps - c.vs, c.pt - c.vt
-    share = min(1.0, most / np.sqrt(x * x + y * y)) if x != 0.0 or y != 0.0 else 1.0
+    share = min(1.0, most / np.hypot(x, y)) if x != 0.0 or y != 0.0 else 1.0
     error = max(abs(c.ps - share * x), abs(c.pt - share * y))
     worse(residuals, COMPLEMENTARITY, np.inf if np.isnan(error) else error)
-    worse(residuals, CONE, np.sqrt(c.ps * c.ps + c.pt * c.pt) - most)
+    worse(residuals, CONE, np.hypot(c.ps, c.pt) - most)
 
 
 @entry(named(Contact), VECTOR, MATRIX, written(VECTOR))
@@ -176,7 +176,7 @@ def compliant(g: Given, i: int, material: Material, p: Array, velocity: Array, r
     counts = not (material.touching_only and g.gaps[i] > 0.0)
     w, settle, mu = effective_inverse_mass(g, i), g.dt + material.dissipation, min(g.mu[i], MOST_FRICTION)
     s = speed_per_impulse(g, i)
-    friction = s * np.sqrt(p[0] * p[0] + p[1] * p[1])
+    friction = s * np.hypot(p[0], p[1])
     worse(residuals, CONE, max(-s * p[2], friction - mu * s * p[2]))
     if not counts or w == 0.0:
         worse(residuals, COMPLEMENTARITY, max(friction, abs(s * p[2])))

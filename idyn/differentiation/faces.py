@@ -6,7 +6,6 @@ import numpy as np
 
 from idyn.laws.law import SLIPS, is_free
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import planar
 from idyn.solvers.rows import solve_and_span
 from idyn.types import Array
 
@@ -66,7 +65,7 @@ def fill_basis(friction: Friction, mu: Array, p: Array, u_hat: Array, basis: Bas
     for k in range(4):
         basis.counts[k] = 0
     for i in range(len(mu)):
-        code, normal, slip = 0, p[3 * i + 2], planar(u_hat[3 * i], u_hat[3 * i + 1])
+        code, normal, slip = 0, p[3 * i + 2], np.hypot(u_hat[3 * i], u_hat[3 * i + 1])
         basis.turning[i, 0, 0] = basis.turning[i, 0, 1] = basis.turning[i, 1, 0] = basis.turning[i, 1, 1] = 0.0
         basis.by_mu[i, 0] = basis.by_mu[i, 1] = basis.by_mu[i, 2] = 0.0
         if normal <= TIGHT * largest:
@@ -161,7 +160,7 @@ def _stick(friction: Friction, mu: float, i: int, p: Array, rest: tuple[float, b
 def _slide(friction: Friction, mu: float, i: int, p: Array, u_hat: Array, basis: Basis) -> int:
     """Add the columns and held rows of a contact that slides, and its changes by μ and by its velocity. Return its code."""
     u0, u1, normal = u_hat[3 * i], u_hat[3 * i + 1], p[3 * i + 2]
-    speed = planar(u0, u1)
+    speed = np.hypot(u0, u1)
     code = STICKS if speed < NEAR else 0
     basis.by_mu[i, 0], basis.by_mu[i, 1] = p[3 * i] / mu, p[3 * i + 1] / mu
     _hold(basis, i, (0.0, 0.0, 1.0))
@@ -203,7 +202,7 @@ def _facet(corners: Array, j: int) -> tuple[float, float, float]:
 def _inside_every_polygon(corners: Array, mu: float, i: int, p: Array) -> bool:
     """Return whether an impulse is inside the friction polygon of the selection however that is turned."""
     reach = mu * p[3 * i + 2] * np.cos(np.pi / max(len(corners), 4))
-    return planar(p[3 * i], p[3 * i + 1]) < reach * (1.0 - NEAR)
+    return np.hypot(p[3 * i], p[3 * i + 1]) < reach * (1.0 - NEAR)
 
 
 @compiled

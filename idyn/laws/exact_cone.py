@@ -28,7 +28,7 @@ from idyn.laws.law import (
 from idyn.laws.no_slip import without_separating
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.kinds import MATRIX, VECTOR
-from idyn.solvers.linalg import axpy, copy, dot, lu_refined, planar
+from idyn.solvers.linalg import axpy, copy, dot, lu_refined
 from idyn.solvers.qp import METHODS, solve_cones
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.terms.reduction import Reduced
@@ -187,7 +187,7 @@ def _project(mu: float, p: Array, G: Array) -> None:
         G[2, 2] = 1.0
     else:
         p[2] = 0.0
-    friction, most = planar(p[0], p[1]), mu * p[2] if mu < np.inf else np.inf
+    friction, most = np.hypot(p[0], p[1]), mu * p[2] if mu < np.inf else np.inf
     if friction <= most and most > 0.0:
         G[0, 0] = G[1, 1] = 1.0
         return
@@ -258,7 +258,7 @@ def face_of(Y: Array, b: Array, mu: Array, p: Array) -> tuple[Array, Array]:
     flags, friction = np.zeros((n, 3), dtype=np.bool_), np.zeros((n, 2))
     for i in range(n):
         s, t = 3 * i, 3 * i + 1
-        speed, held, touches = planar(u[s], u[t]), planar(p[s], p[t]), u[t + 1] <= FACE_ZERO
+        speed, held, touches = np.hypot(u[s], u[t]), np.hypot(p[s], p[t]), u[t + 1] <= FACE_ZERO
         slides = speed > FACE_ZERO
         # friction along p_T; without friction against v̂_T
         flags[i, 0], flags[i, 1], flags[i, 2] = touches, slides, touches and not slides

@@ -11,7 +11,7 @@ outside the interval are forbidden, or cost a second parabola. The dual in the r
 import numpy as np
 
 from idyn.library.kernels import compiled
-from idyn.solvers.linalg import axpy, backward, cholesky, copy, dot, fill, fill_rows, forward, planar
+from idyn.solvers.linalg import axpy, backward, cholesky, copy, dot, fill, fill_rows, forward
 from idyn.types import Array
 
 ZERO, FREE, RAYS, ROUND = 0, 1, 2, 3
@@ -233,7 +233,7 @@ def project(x: Array, kind: int, rays: Array, slope: Array) -> None:
 @compiled
 def _project_on_round(x: Array, mu: float, slope: Array) -> None:
     """Replace x (3) by the nearest point of the cone ‖(s, t)‖ ≤ μ n, and fill the slope of this map (3, 3)."""
-    across = planar(x[0], x[1])
+    across = np.hypot(x[0], x[1])
     if across <= mu * x[2]:
         slope[0, 0] = slope[1, 1] = slope[2, 2] = 1.0
         return

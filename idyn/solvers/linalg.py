@@ -46,12 +46,6 @@ def dot(a: Array, b: Array) -> float:
 
 
 @compiled
-def planar(x: float, y: float) -> float:
-    """Return √(x² + y²). `hypot` rounds otherwise in C libraries of other versions and processors."""
-    return np.sqrt(x * x + y * y)
-
-
-@compiled
 def axpy(s: float, x: Array, y: Array) -> None:
     """Add s x to y."""
     for c in range(len(y)):

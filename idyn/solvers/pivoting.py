@@ -9,7 +9,7 @@ at the end.
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import backward, copy, dot, fill, forward, planar
+from idyn.solvers.linalg import backward, copy, dot, fill, forward
 from idyn.status import CYCLE, PIVOT_LIMIT, RAY, SOLVED
 from idyn.types import Array
 
@@ -54,7 +54,7 @@ def delete_row(F: Array, active: Array, count: int, position: int) -> None:
             F[i, k] = F[i + 1, k]
     for j in range(position, count - 1):
         a, b = F[j, j], F[j, j + 1]
-        h = planar(a, b)
+        h = np.hypot(a, b)
         c, s = a / h, b / h
         for i in range(j, count - 1):
             x, y = F[i, j], F[i, j + 1]

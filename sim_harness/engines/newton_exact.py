@@ -10,7 +10,7 @@ Curnier 1991]. The paper's iteration, which keeps W fixed in each step, converge
 import numpy as np
 
 from idyn.library.kernels import compiled
-from idyn.solvers.linalg import copy, lu_factor, lu_solve, planar
+from idyn.solvers.linalg import copy, lu_factor, lu_solve
 from idyn.types import Array
 from sim_harness.engines.linalg import add, add_pushed, dot
 from sim_harness.engines.newton_rows import Constraints, normal_row
@@ -23,7 +23,7 @@ TINY = 1e-300  # below this √(a² + r² p²) both arguments count as 0
 def complementarity(a: float, p: float, r: float) -> tuple[float, float, float]:
     """Return the Fischer–Burmeister function φ(a, r p), ∂φ/∂a and ∂φ/∂p."""
     b = r * p
-    s = planar(a, b)
+    s = np.hypot(a, b)
     if s <= TINY:
         return 0.0, 0.0, r
     phi = 2.0 * a * b / (a + b + s) if a + b > 0.0 else a + b - s
@@ -44,7 +44,7 @@ def friction_compliance(speed: float, impulse: float, bound: float, r: float) ->
     if bound == np.inf:
         return 0.0
     slack = r * (bound - impulse)
-    root = planar(speed, slack)
+    root = np.hypot(speed, slack)
     above = speed * speed / (root + slack) if slack > 0.0 else root - slack
     if above <= 1e-15 * (root + abs(slack)):
         return 0.0
@@ -97,7 +97,7 @@ def clamp_friction(c: Constraints, p: Array) -> None:
     plan = c.plan
     for i in range(len(plan.mu)):
         t = plan.ties + plan.stops + 3 * i
-        length = planar(p[t], p[t + 1])
+        length = np.hypot(p[t], p[t + 1])
         if length == 0.0:
             continue
         bound = plan.mu[i] * p[t + 2] if p[t + 2] > 0.0 and plan.mu[i] > 0.0 else 0.0
@@ -137,7 +137,7 @@ def tangent_target(c: Constraints, p: Array, u: Array, row: int, a: float) -> tu
     w, s, t = c.w, row - 2, row - 1
     y_s, y_t = w[s] * p[s] - u[s], w[t] * p[t] - u[t]
     mu = c.plan.mu[(row - c.plan.ties - c.plan.stops) // 3]
-    return y_s, y_t, planar(y_s, y_t), disc(mu, w[row] * p[row] - a, w[s] / w[row])
+    return y_s, y_t, np.hypot(y_s, y_t), disc(mu, w[row] * p[row] - a, w[s] / w[row])
 
 
 @compiled
@@ -273,7 +273,7 @@ def sweep(c: Constraints, p: Array, sweeps: int) -> None:
             w = max(c.D[s, s], c.D[t, t]) + abs(c.D[s, t])
             w = w if w > 0.0 else 1.0
             p_s, p_t = p[s] - _speed(c, p, z, s) / w, p[t] - _speed(c, p, z, t) / w
-            length, radius = planar(p_s, p_t), disc(plan.mu[i - plan.stops], p[row], 1.0)
+            length, radius = np.hypot(p_s, p_t), disc(plan.mu[i - plan.stops], p[row], 1.0)
             share = radius / length if length > radius else 1.0
             _change(c, p, z, s, share * p_s)
             _change(c, p, z, t, share * p_t)

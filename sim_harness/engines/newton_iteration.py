@@ -24,7 +24,7 @@ import numpy as np
 from idyn.library.kernels import compiled, entry
 from idyn.library.kinds import REAL, VECTOR, written
 from idyn.library.records import named
-from idyn.solvers.linalg import backward, cholesky, copy, forward, planar
+from idyn.solvers.linalg import backward, cholesky, copy, forward
 from idyn.types import Array
 from sim_harness.engines.linalg import add, add_pushed, dot
 from sim_harness.engines.newton_exact import (
@@ -201,7 +201,7 @@ def linearise(c: Constraints, p: Array, z: Array, phi: Array, diagonal: Array, w
         # pressing: v_T + W p_T = 0, else p_T = 0
         s, mu = row - 2, plan.mu[i - plan.stops]
         if mu > 0.0 and p[row] > 0.0:
-            speed, impulse = planar(u[s], u[s + 1]), planar(p[s], p[s + 1])
+            speed, impulse = np.hypot(u[s], u[s + 1]), np.hypot(p[s], p[s + 1])
             W = friction_compliance(speed, impulse, mu * p[row], c.w[s])
             for e in range(2):
                 phi[s + e], diagonal[s + e] = u[s + e] + W * p[s + e], W

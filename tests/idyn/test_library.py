@@ -4,7 +4,6 @@ import copy
 import gc
 import os
 import pickle
-import re
 import shutil
 import subprocess
 import sys
@@ -331,12 +330,6 @@ def test_a_library_of_other_sources_is_refused_and_comments_are_no_change(monkey
 
 def test_the_library_is_the_same_wherever_it_is_built():
     assert str(ROOT).encode() not in native.LIBRARY_FILE.read_bytes(), "the place of a build is a part of what it builds"
-
-
-def test_no_kernel_calls_hypot_which_rounds_otherwise_in_other_c_libraries():
-    symbols = set(re.findall(rb"[\w.]+", native.LIBRARY_FILE.read_bytes()))
-    assert b"idyn_solve" in symbols
-    assert b"hypot" not in symbols
 
 
 def my_kernel(x):
