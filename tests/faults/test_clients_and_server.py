@@ -437,7 +437,8 @@ def flickered(period: int) -> tuple[Rehearsal, str]:
         if isinstance(answer, ErrorMessage):
             refusal = answer.message
             break
-        robot.run(period)
+        if i < COMMANDS:  # nothing asks about what would come after the last one
+            robot.run(period)
     if i < COMMANDS:
         robot.run(AFTER)
     return robot, refusal

@@ -392,4 +392,5 @@ def test_shares_of_each_run_are_those_of_all_its_ticks(monkeypatch, name, count,
     found = bench_tasks.bench_tasks(name)
     assert sum(each["share"] for each in found.values()) == pytest.approx(runs)
     assert all(np.isfinite(list(each.values())).all() for each in found.values())
-    assert any(kind.endswith("several predictions") for kind in found)  # pushed on slippery ground
+    several = any(kind.endswith("several predictions") for kind in found)
+    assert several == (name == "g1")  # pushed on slippery ground: one prediction meets the limits of the quadruped
