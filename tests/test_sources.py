@@ -19,9 +19,9 @@ GROUPS = {  # inside a package: each group may import itself and those before it
     " < library.build.header library.build.back library.build.__main__ < __main__",
     "controllers": "config < robot < command < estimation < contact < planners < feedback grip < monitor"
     " < settings feedforward controller build floors",
-    "sim_harness": "engines < shapes < world < measure < scenes < mujoco < world.worlds < robot < run < report"
-    " < scenes.measures scenes.recording scenes.load < view < export < new < compare < judge < demo < fleet < doctor < studies"
-    " < gamepad < conform < commands __main__ studies.commands",
+    "sim_harness": "engines < shapes < world < measure < mujoco < world.worlds < robot < run < report"
+    " < view < export < new < compare < judge < demo < fleet < doctor < studies"
+    " < gamepad < conform < commands __main__ studies.commands studies.scenes.commands",
 }
 
 TRANSPORT = {
@@ -60,7 +60,7 @@ IMPORTERS = {  # third parties and the only modules that may import them
     },
     "tsid": {"sim_harness.studies.peers.tsid_controller"},
     "placo": {"sim_harness.studies.peers.placo_controller"},
-    "coal": {"sim_harness.scenes.contacts"},
+    "coal": {"sim_harness.studies.scenes.contacts"},
     "qpsolvers": {"idyn.solvers.qp"},
     "daqp": {"idyn.solvers.qp"},
     "zmq": {

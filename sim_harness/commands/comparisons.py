@@ -12,12 +12,19 @@ from sim_harness import demo
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.results import Options
-from sim_harness.compare.studies import CHECKOUT, STUDIES, check_options, comparison_module, study_module, study_of
+from sim_harness.compare.studies import (
+    CHECKOUT,
+    ENGINES,
+    STUDIES,
+    check_options,
+    comparison_module,
+    is_scene,
+    study_module,
+    study_of,
+)
 from sim_harness.report.tables import text_summary
 from sim_harness.run.logs import summarise_log
 from sim_harness.run.plan import load_plan
-from sim_harness.scenes.load import ENGINES
-from sim_harness.scenes.scene_settings import is_scene
 
 PAPER = (
     "table-3", "table-4", "table-5", "figure-14", "figure-15", "figure-16", "figure-17", "figure-18", "figure-19", "appendix-a",

@@ -10,14 +10,13 @@ import msgspec
 from idyn.errors import ConfigError
 from sim_harness.commands.options import FORMATS
 from sim_harness.commands.output import open_browser, progress_bar, run_bar
+from sim_harness.compare.studies import scene_module, scene_runs
 from sim_harness.export.files import write_foxglove, write_parquet, write_rerun
 from sim_harness.export.scene import urdf_of
 from sim_harness.fleet.run import RECORDED, How, run_fleet
 from sim_harness.report.tables import text_table
 from sim_harness.run.experiment import TRACE
 from sim_harness.run.logs import LogBlocks, Runs, logged_runs
-from sim_harness.scenes.measures import saved_runs
-from sim_harness.view.bodies import scene_page
 from sim_harness.view.page import RecordedRun, page_of, read_runs
 from sim_harness.view.video import Video
 from transport.log.export import export, new_file
@@ -100,11 +99,11 @@ def run_view(options: argparse.Namespace) -> tuple[Any, bool]:
     if target.is_dir() or not target.parent.is_dir():
         raise ConfigError("--out", f"expected a file in an existing folder, got {target}")
     video = Video(options.video) if options.video else None
-    name, kept = source.resolve().stem, saved_runs(source)
-    if kept:
+    name, scenes = source.resolve().stem, scene_runs(source)
+    if scenes:
         if options.beside:
             raise ConfigError("--with", f"expected a run of a robot to show it with, got scenes of bodies: {source}")
-        page, count = scene_page(f"{name}: {kept[0].settings.about}", kept), len(kept)
+        page, count = scene_module(name).page_of(name, scenes), len(scenes)
     else:
         first, others = read_runs(source), read_runs(options.beside) if options.beside else []
         runs = _named(first, source) + _named(others, options.beside) if others else first

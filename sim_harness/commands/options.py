@@ -101,7 +101,7 @@ def conform(parser: ArgumentParser) -> None:
 
 
 def simulate(parser: ArgumentParser) -> None:
-    """Simulate the robot of an experiment, or the bodies of a scene."""
+    """Simulate the robot of an experiment, or in a checkout the bodies of a scene."""
     parser.add_argument("experiment", help="name or path of an experiment or a scene; or a robot, as for `idyn new`")
     parser.add_argument("--connect", metavar="ENDPOINT", help="address of a running `idyn serve` (default: in this process)")
     add_keys(parser, "of this robot")

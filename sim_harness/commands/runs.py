@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,20 +14,15 @@ from controllers.config.tables import named
 from idyn.errors import ConfigError, IdynError
 from sim_harness.commands.clients import keys_of
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish
-from sim_harness.compare.studies import CHECKOUT, study_module
+from sim_harness.compare.studies import CHECKOUT, ENGINES, is_scene, scene_module, study_module
 from sim_harness.judge.files import steps_of
 from sim_harness.judge.verdict import answer_to, judge, report_of
 from sim_harness.mujoco.mujoco_settings import differences
 from sim_harness.new.draft import draft
 from sim_harness.new.source import find_model, is_model, poses_of, shared_names
-from sim_harness.report.tables import text_summary, text_table
+from sim_harness.report.tables import text_summary
 from sim_harness.run.experiment import run_connected, run_in_process
 from sim_harness.run.plan import frictions, load_plan, note_of_world, with_controller
-from sim_harness.scenes.load import ENGINES, engine_named, engines_of, load_scene
-from sim_harness.scenes.measures import Outcome, figures_table, outcome_of, save_run, steps_table
-from sim_harness.scenes.recording import run_scene
-from sim_harness.scenes.scene_settings import is_scene
-from sim_harness.world.worlds import check_engine
 
 
 def run_simulate(options: argparse.Namespace) -> tuple[Any, bool]:
@@ -38,7 +32,7 @@ def run_simulate(options: argparse.Namespace) -> tuple[Any, bool]:
     with _naming_experiments(options.experiment):
         bodies = is_scene(options.experiment)
     if bodies:
-        return _scene(options)
+        return scene_module(options.experiment).simulate(options)
     return _simulate(options.experiment, options)
 
 
@@ -108,46 +102,6 @@ def _simulate(experiment: str, options: argparse.Namespace) -> tuple[Any, bool]:
     if folder:
         print(f"to view it: idyn view {folder}")
     return msgspec.to_builtins(summaries), print_expected(plan, summaries)
-
-
-NOT_FOR_SCENES = ("connect", "secret", "server_key", "view")  # options of `idyn simulate` that need an experiment with a server
-
-
-def _scene(options: argparse.Namespace) -> tuple[Any, bool]:
-    """Simulate the scene with the engine of `--engine`, or with each engine that the scene lists.
-
-    Return the figures, and whether all are within their tolerances.
-    """
-    for name in NOT_FOR_SCENES:
-        if getattr(options, name):
-            raise ConfigError(f"--{name.replace('_', '-')}", "expected an experiment, got a scene, which has no server")
-    settings = load_scene(options.experiment, options.seconds)
-    engines = engines_of(settings)
-    if options.engine:
-        engines = {options.engine: engine_named(settings, options.engine)}
-    for engine in engines.values():
-        check_engine(engine)
-    folder = new_folder(options.out) if options.out else None
-    steps, outcomes = round(settings.duration / settings.dt), []
-    with progress_bar(len(engines) * steps, "step") as progress:
-        for name, engine in engines.items():
-            recording = run_scene(settings, engine, partial(progress, name))
-            outcomes.append(outcome_of(options.experiment, name, settings, recording))
-            if folder:
-                save_run(folder / name, settings, recording, outcomes[-1])
-    _show(settings.about, outcomes)
-    if folder:
-        print(f"\nto view it: idyn view {folder}")
-    return msgspec.to_builtins(outcomes), all(outcome.good for outcome in outcomes)
-
-
-def _show(about: str, outcomes: list[Outcome]) -> None:
-    print(about)
-    for outcome in outcomes:
-        print(f"\n{outcome.engine}, {outcome.steps} steps of {1e3 * outcome.seconds / outcome.steps:.4g} ms")
-        print(text_table(figures_table(outcome)))
-    tables = [steps_table(outcome) for outcome in outcomes]
-    print("\n" + text_table([tables[0][0], *(table[1] for table in tables)]))
 
 
 def run_judge(options: argparse.Namespace) -> tuple[Any, bool]:

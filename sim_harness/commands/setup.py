@@ -5,6 +5,8 @@ import json
 import shutil
 import textwrap
 from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_args
@@ -25,17 +27,20 @@ from idyn.model.robot import Robot
 from sim_harness.commands.output import progress_bar
 from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.compare.settings import ComparisonSettings, is_comparison
-from sim_harness.compare.studies import comparison_module
+from sim_harness.compare.studies import CHECKOUT, comparison_module, is_scene, scene_module
 from sim_harness.doctor import Fact, bench_server, facts
 from sim_harness.new.draft import draft
 from sim_harness.new.source import draft_name, find_model, poses_of
 from sim_harness.run.plan import ExperimentSettings, load_plan
-from sim_harness.scenes.load import load_scene
-from sim_harness.scenes.scene_model import SceneModel
-from sim_harness.scenes.scene_settings import SceneSettings, is_scene
 from sim_harness.world.worlds import AnyEngine
 from transport.robot.client import hello_for
 from transport.server.settings import ServerSettings, endpoint, robot_endpoint
+
+
+def settings_of_scenes() -> tuple[type[Settings], ...]:
+    """Return the settings of a scene, in a checkout only."""
+    return () if find_spec(CHECKOUT) is None else (import_module(f"{CHECKOUT}.scenes.scene_settings").SceneSettings,)
+
 
 MODELS = (".urdf", ".xml")  # ends of the names of files with a model alone
 
@@ -43,7 +48,7 @@ FILES: dict[str, tuple[type[Settings], ...]] = {
     "robots": (RobotSettings,),
     "controllers": (ControllerSettings,),
     "server": (ServerSettings,),
-    "experiments": (ExperimentSettings, ComparisonSettings, SceneSettings),
+    "experiments": (ExperimentSettings, ComparisonSettings, *settings_of_scenes()),
 }
 """Folder of `configs` → types of settings that its files may have."""
 
@@ -123,7 +128,8 @@ def _load(kind: str, what: str) -> Robot:
         robot_endpoint(settings)
         return build_controller(load("controllers", settings.controller, ControllerSettings)).robot
     if is_scene(what):
-        return SceneModel(load_scene(what)).robot
+        bodies: Robot = scene_module(what).bodies_of(what)
+        return bodies
     if is_comparison(what):
         module = comparison_module(what)
         return load_robot(module.robot_of(module.load_comparison(what)))[0]

@@ -31,6 +31,8 @@ RESULT, LOG = "result.json", "log.mcap"
 NOT_RUN = ("commands", "compare", "demo.py", "doctor.py", "report", "studies", "view")
 """Parts of `sim_harness` that only start runs or evaluate results: they do not enter the digest."""
 
+SCENES = ("studies", "scenes")  # the part of the studies that does, in a checkout
+
 Keep = Literal["log", "trace", "fall"]
 """What a run saves besides its result: "log": trace and MCAP log; "trace": the trace; "fall": the trace if the robot fell."""
 
@@ -78,7 +80,8 @@ def code_digest() -> str:
     for package in (idyn, controllers, transport, sim_harness):
         root = Path(str(package.__file__)).parent
         for path in sorted(root.rglob("*.py")):
-            if path.relative_to(root).parts[0] not in NOT_RUN:
+            parts = path.relative_to(root).parts
+            if parts[0] not in NOT_RUN or parts[:2] == SCENES:
                 digest.update(path.read_bytes())
     return digest.hexdigest()
 

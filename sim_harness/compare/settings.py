@@ -6,7 +6,7 @@ Every part runs in all variants. Other comparisons are studies.
 
 from collections.abc import Iterable, Iterator
 from itertools import product
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -16,9 +16,9 @@ from controllers.settings import AnyControlLaw
 from idyn.errors import ConfigError, nearest
 from sim_harness.measure.metrics import QUANTITIES
 from sim_harness.run.plan import ExperimentSettings, Plan, build_plan
-from sim_harness.scenes.scene_settings import Count
 
 KINDS = tuple(str(kind_of(each)) for each in get_args(AnyControlLaw))  # kinds of laws that a controller can have
+Count = Annotated[int, msgspec.Meta(ge=1)]
 Changes = Table  # settings that replace those of an experiment, table by table
 
 

@@ -1,12 +1,14 @@
-"""The studies of `idyn compare` by name: the one list of them. It imports no numerics: help and completion use it.
+"""The studies of `idyn compare` by name, the one list of them; scenes of bodies. Without numerics: help and completion use it.
 
-A study is a module with a function `study` that returns a `Study`. Those in `sim_harness.studies` are not in a wheel.
+A study is a module with a function `study` that returns a `Study`. What is in `sim_harness.studies` is not in a wheel.
 """
 
 from argparse import Namespace
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from controllers.config.loading import load
 from idyn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
 
 CHECKOUT = "sim_harness.studies"
 """Package that is in a checkout of the repository only."""
+
+ENGINES = "engines"  # word of the command line for all shipped scenes
+BODY_TABLES = frozenset({"body", "arch"})  # tables of a scene that define bodies
+RECORDING = "recording.npz"  # file in the folder of a scene's run
 
 PEERS = ("tsid", "placo")
 """Other projects whose controllers `tasks` runs, and the first of them `contact-models`; each name is that of a module."""
@@ -67,6 +73,21 @@ def study_module(name: str, module: str) -> Any:
         if error.name != CHECKOUT:
             raise
         raise ConfigError(name, "this study runs from a checkout of the repository only") from None
+
+
+def is_scene(name_or_path: str) -> bool:
+    """Return true when the experiment is a scene, i.e. defines bodies. Raises ConfigError for a missing or malformed file."""
+    return not BODY_TABLES.isdisjoint(load("experiments", name_or_path, dict))
+
+
+def scene_runs(path: Path) -> list[Path]:
+    """Return the folder of a scene's run, or those of the runs in its subfolders; empty without runs."""
+    return [path] if (path / RECORDING).is_file() else sorted(file.parent for file in path.glob(f"*/{RECORDING}"))
+
+
+def scene_module(name: str) -> Any:
+    """Return the module that simulates, shows and checks scenes. Raises ConfigError with the name outside of a checkout."""
+    return study_module(name, f"{CHECKOUT}.scenes.commands")
 
 
 def comparison_module(name: str) -> Any:

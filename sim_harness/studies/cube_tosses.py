@@ -13,11 +13,11 @@ from idyn.errors import ConfigError, nearest
 from idyn.types import Array, Record
 from sim_harness.report.plots import STYLE, Line, Plot, mpl, picture, plt, png
 from sim_harness.report.tables import Table, listed
-from sim_harness.scenes.scene_model import SceneModel
-from sim_harness.scenes.scene_settings import BodySettings, SceneSettings, Shape
 from sim_harness.shapes import look_of
 from sim_harness.studies import toss_fits as fits
 from sim_harness.studies.measured_tosses import CORNERS, EDGE, MASS, RATE, Toss, default_folder, load_tosses
+from sim_harness.studies.scenes.scene_model import SceneModel
+from sim_harness.studies.scenes.scene_settings import BodySettings, SceneSettings, Shape
 from sim_harness.studies.study import Figures, Page, Picture, Study, Sweep
 from sim_harness.studies.toss_fits import REFERENCE, Errors, Identified, Parameters
 from sim_harness.studies.toss_forecasts import Block, Flight, Forecast, identify_flight

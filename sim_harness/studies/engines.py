@@ -12,11 +12,12 @@ from controllers.config.loading import files
 from idyn.errors import ConfigError
 from sim_harness.compare import jobs
 from sim_harness.compare.jobs import Progress
+from sim_harness.compare.studies import ENGINES, is_scene
 from sim_harness.report.plots import STYLE, Figure, ListedColormap, cells, mpl, plt, png
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
-from sim_harness.scenes.load import ENGINES, engine_named, engines_of, load_scene
-from sim_harness.scenes.measures import (
+from sim_harness.studies.scenes.load import engine_named, engines_of, load_scene
+from sim_harness.studies.scenes.measures import (
     FIGURES,
     Measured,
     Outcome,
@@ -27,9 +28,9 @@ from sim_harness.scenes.measures import (
     save_run,
     steps_table,
 )
-from sim_harness.scenes.recording import NAMES, Diverged, run_scene
-from sim_harness.scenes.scene_settings import SceneSettings, is_scene
-from sim_harness.view.bodies import scene_page
+from sim_harness.studies.scenes.page import scene_page
+from sim_harness.studies.scenes.recording import NAMES, Diverged, run_scene
+from sim_harness.studies.scenes.scene_settings import SceneSettings
 
 FAULT = "fault.txt"
 """File with the error of a run that diverged."""

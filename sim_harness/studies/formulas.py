@@ -9,9 +9,9 @@ from scipy.spatial.transform import Rotation
 from controllers.config.tables import KIND
 from idyn.errors import ConfigError
 from idyn.types import Array
-from sim_harness.scenes.contacts import GROUND, half_extents, touching_materials
-from sim_harness.scenes.scene_model import anchor, body_pose, inertia, is_loose, mass_of
-from sim_harness.scenes.scene_settings import BodySettings, JointSettings, SceneSettings
+from sim_harness.studies.scenes.contacts import GROUND, half_extents, touching_materials
+from sim_harness.studies.scenes.scene_model import anchor, body_pose, inertia, is_loose, mass_of
+from sim_harness.studies.scenes.scene_settings import BodySettings, JointSettings, SceneSettings
 
 UP = np.array([0.0, 0.0, 1.0])
 

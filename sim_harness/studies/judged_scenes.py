@@ -13,11 +13,12 @@ from sim_harness.judge.verdict import Kind, judge
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.report.plots import LogNorm
 from sim_harness.report.report import Report
-from sim_harness.scenes.load import engines_of, load_scene
-from sim_harness.scenes.scene_settings import SceneSettings
 from sim_harness.studies.engines import grid_picture, scene_names
+from sim_harness.studies.scenes.load import engines_of, load_scene
+from sim_harness.studies.scenes.scene_settings import SceneSettings
+from sim_harness.studies.scenes.world import build_scene
 from sim_harness.studies.study import crossed
-from sim_harness.world.worlds import AnyEngine, build_scene
+from sim_harness.world.worlds import AnyEngine
 
 LETTERS = {
     Kind.PENETRATES: "P", Kind.PULLS: "L", Kind.OUTSIDE: "O", Kind.SLIPS: "S", Kind.ENERGY: "E", Kind.SIDEWAYS: "D",

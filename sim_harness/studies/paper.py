@@ -31,7 +31,7 @@ from sim_harness.compare.results import (
     seeds_of,
     statistic,
 )
-from sim_harness.compare.settings import Changes, check_known, plan_with
+from sim_harness.compare.settings import Changes, Count, check_known, plan_with
 from sim_harness.measure.metrics import QUANTITIES, STRIDE, normal_forces, tracking_errors
 from sim_harness.measure.trace import Trace
 from sim_harness.report.plots import Plot, picture
@@ -39,7 +39,6 @@ from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
 from sim_harness.run.experiment import TRACE
 from sim_harness.run.plan import Plan, with_controller
-from sim_harness.scenes.scene_settings import Count
 from sim_harness.studies.controllers import CONTROLLERS
 
 PaperRow = tuple[float, ...] | Literal["fell"]

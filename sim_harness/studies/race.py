@@ -22,14 +22,15 @@ from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.compare.jobs import Progress
 from sim_harness.compare.results import Options, Outcome
+from sim_harness.compare.settings import Count
 from sim_harness.engines.engine import Engine, ForwardProblem, ForwardSolution
 from sim_harness.report.plots import Plot, picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table, listed
-from sim_harness.scenes.load import load_scene
-from sim_harness.scenes.scene_settings import Count
+from sim_harness.studies.scenes.load import load_scene
+from sim_harness.studies.scenes.world import build_scene
 from sim_harness.world.world import StepResult, World, contact_jacobian
-from sim_harness.world.worlds import OwnEngine, build_scene, build_world
+from sim_harness.world.worlds import OwnEngine, build_world
 
 STIFFNESS, DAMPING = 40.0, 0.2
 """Stiffness [N·m/rad] and damping [N·m·s/rad] of the joints."""

@@ -13,10 +13,10 @@ from idyn.types import Array, Record
 from sim_harness.engines.sap import Sap
 from sim_harness.report.plots import Plot, picture, stacked
 from sim_harness.report.tables import Table, listed
-from sim_harness.scenes.load import load_scene
-from sim_harness.scenes.scene import SceneWorld
+from sim_harness.studies.scenes.load import load_scene
+from sim_harness.studies.scenes.scene import SceneWorld
+from sim_harness.studies.scenes.world import build_scene
 from sim_harness.studies.study import Figures, Picture, Study, Sweep
-from sim_harness.world.worlds import build_scene
 
 SCENES = {"rolls": "spring-cylinder", "glides": "spring-cylinder-smooth"}
 SCHEMES = ("symplectic", "midpoint", "implicit")

@@ -26,11 +26,10 @@ from idyn.types import Array, Consistency, ContactSet, Selection, State
 from sim_harness.compare.jobs import Job, Progress, atomic_folder, digest_of, result_of, run_jobs, write_result
 from sim_harness.compare.results import Options as How
 from sim_harness.compare.results import Outcome
-from sim_harness.compare.settings import check_known
+from sim_harness.compare.settings import Count, check_known
 from sim_harness.report.plots import Axes, Line, Plot, picture
 from sim_harness.report.report import Report
 from sim_harness.report.tables import Table
-from sim_harness.scenes.scene_settings import Count
 from sim_harness.studies.bench import Tick, predictions, without_gc
 from sim_harness.studies.controllers import CONTROLLERS
 

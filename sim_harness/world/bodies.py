@@ -51,22 +51,6 @@ class JointFriction(Record, frozen=True):
         return JointFriction(viscous=columns[0], coulomb=columns[1])
 
 
-def with_springs(problem: ForwardProblem, stiffness: Array, stretch: Array) -> ForwardProblem:
-    """Return the forward problem with implicit springs −k (x + dt v⁺).
-
-    This is exact in every engine, because M v⁺ + dt² k v⁺ = (M + dt² k) v⁺.
-
-    stiffness: k of all degrees of freedom [N/m, N·m/rad] (nv)
-    stretch: x at the beginning of the step [m, rad] (nv)
-    """
-    dt = problem.dt
-    return msgspec.structs.replace(
-        problem,
-        M=problem.M + np.diag(dt * dt * stiffness),
-        force=problem.force - stiffness * (stretch + dt * problem.v),
-    )
-
-
 def solve_with_friction(engine: Engine, problem: ForwardProblem, friction: JointFriction) -> ForwardSolution:
     """Return the engine's solution of a step with joint friction.
 

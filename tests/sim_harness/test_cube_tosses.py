@@ -13,13 +13,13 @@ from sim_harness.commands.main import main
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.newton import Newton
 from sim_harness.engines.sap import Sap
-from sim_harness.scenes.load import check_scene
-from sim_harness.scenes.scene_settings import BodySettings, GroundSettings, Material, SceneSettings, Shape
 from sim_harness.studies import toss_fits
 from sim_harness.studies.measured_tosses import EDGE, FILE, MASS, RATE, VARIABLE, Toss, load_tosses
+from sim_harness.studies.scenes.load import check_scene
+from sim_harness.studies.scenes.scene_settings import BodySettings, GroundSettings, Material, SceneSettings, Shape
+from sim_harness.studies.scenes.world import build_scene
 from sim_harness.studies.toss_fits import BOUNDS, ENTRIES, Identified, Parameters
 from sim_harness.studies.toss_forecasts import Block, Contact, EngineForecaster, Flight, first_motion, identify_flight
-from sim_harness.world.worlds import build_scene
 
 CENTRE, GRAVITY = np.array([0.001, -0.002, 0.006]), 9.6
 DATA = Path(os.environ.get(VARIABLE) or Path(__file__).parents[2].parent / "shared" / "data")

@@ -21,11 +21,12 @@ from sim_harness.engines.penalty import Penalty
 from sim_harness.engines.sap import Sap
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
-from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.scenes.scene_settings import BodySettings, ClosureSettings, SceneSettings, Shape
+from sim_harness.studies.scenes.load import engine_named, load_scene
+from sim_harness.studies.scenes.scene_settings import BodySettings, ClosureSettings, SceneSettings, Shape
+from sim_harness.studies.scenes.world import FoldingEngine, build_scene, with_compliance
 from sim_harness.world.bodies import MovedBodies, RobotBodies
 from sim_harness.world.world import contact_jacobian, generalised_force
-from sim_harness.world.worlds import ENGINES, AnyEngine, FoldingEngine, build_scene, with_compliance
+from sim_harness.world.worlds import ENGINES, AnyEngine
 
 WEIGHT = 9.81
 BOUNCING = (PolygonLcp, Dissipation, NoSlip, Newton)

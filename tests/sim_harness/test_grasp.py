@@ -17,9 +17,10 @@ from sim_harness.engines.newton import Newton
 from sim_harness.run import experiment
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
-from sim_harness.scenes.load import check_scene, engine_named
-from sim_harness.scenes.scene_settings import BodySettings, ForceSettings, JointSettings, Material, SceneSettings, Shape
-from sim_harness.world.worlds import ENGINES, build_scene, build_world
+from sim_harness.studies.scenes.load import check_scene, engine_named
+from sim_harness.studies.scenes.scene_settings import BodySettings, ForceSettings, JointSettings, Material, SceneSettings, Shape
+from sim_harness.studies.scenes.world import build_scene
+from sim_harness.world.worlds import ENGINES, build_world
 from transport.startup.loopback import Loopback
 
 DT = 1e-3

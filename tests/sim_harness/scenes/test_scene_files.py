@@ -16,14 +16,14 @@ from controllers.config.loading import files, load
 from controllers.config.tables import kind_of
 from idyn.errors import ConfigError, InputError
 from sim_harness.commands.main import main
-from sim_harness.scenes.load import engine_named, load_scene
-from sim_harness.scenes.measures import outcome_of, read, saved_runs
-from sim_harness.scenes.recording import run_scene
-from sim_harness.scenes.scene_model import SceneModel
-from sim_harness.scenes.scene_settings import BODY_TABLES, is_scene
+from sim_harness.compare.studies import BODY_TABLES, is_scene, scene_runs
 from sim_harness.studies.engines import engines_figure, engines_table, jobs_of, run_jobs, write_engine_report
-from sim_harness.view.bodies import film_of_scene
-from sim_harness.world.worlds import build_scene
+from sim_harness.studies.scenes.load import engine_named, load_scene
+from sim_harness.studies.scenes.measures import outcome_of, read
+from sim_harness.studies.scenes.page import film_of_scene
+from sim_harness.studies.scenes.recording import run_scene
+from sim_harness.studies.scenes.scene_model import SceneModel
+from sim_harness.studies.scenes.world import build_scene
 
 SCENES = [name for name in sorted(files("experiments")) if is_scene(name)]
 LISTED = {name: load("experiments", name, dict)["engines"] for name in SCENES}
@@ -254,7 +254,7 @@ def test_mixed_comparisons_are_refused(capsys, tmp_path):
 @full
 def test_the_film_is_the_recording(tmp_path):
     main(["simulate", "grasp-lift", "--engine", "lcp", "--seconds", "0.1", "--out", str(tmp_path / "out")])
-    (kept,) = saved_runs(tmp_path / "out")
+    (kept,) = map(read, scene_runs(tmp_path / "out"))
     model = SceneModel(kept.settings)
     film = film_of_scene(kept, model)
     assert len(film.t) == 6

@@ -13,17 +13,24 @@ from idyn.errors import ConfigError
 from sim_harness.engines.engine import ForceTimes, ForwardProblem, ForwardSolution
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
-from sim_harness.scenes import scene_settings
-from sim_harness.scenes.contacts import ContactFinder, Geometry, PlacedShape, combined, face_points
-from sim_harness.scenes.load import blocks_of, check_scene, copies_of, engine_named, load_scene
-from sim_harness.scenes.measures import outcome_of, read, save_run
-from sim_harness.scenes.polyhedra import hull_of
-from sim_harness.scenes.recording import Diverged, residuals_of, run_scene
-from sim_harness.scenes.scene import Closure, force_now, where_now
-from sim_harness.scenes.scene_model import SceneModel, inertia, mass_of, tensor, volume
-from sim_harness.scenes.scene_settings import BodySettings, ClosureSettings, ForceSettings, JointSettings, Material, Shape
-from sim_harness.view.bodies import scene_page
-from sim_harness.world.worlds import build_scene
+from sim_harness.studies.scenes import scene_settings
+from sim_harness.studies.scenes.contacts import ContactFinder, Geometry, PlacedShape, combined, face_points
+from sim_harness.studies.scenes.load import blocks_of, check_scene, copies_of, engine_named, load_scene
+from sim_harness.studies.scenes.measures import outcome_of, read, save_run
+from sim_harness.studies.scenes.page import scene_page
+from sim_harness.studies.scenes.polyhedra import hull_of
+from sim_harness.studies.scenes.recording import Diverged, residuals_of, run_scene
+from sim_harness.studies.scenes.scene import Closure, force_now, where_now
+from sim_harness.studies.scenes.scene_model import SceneModel, inertia, mass_of, tensor, volume
+from sim_harness.studies.scenes.scene_settings import (
+    BodySettings,
+    ClosureSettings,
+    ForceSettings,
+    JointSettings,
+    Material,
+    Shape,
+)
+from sim_harness.studies.scenes.world import build_scene
 
 CUBE = Shape(box=(0.1, 0.2, 0.3))
 LOAD = scene_settings.MeasureSettings(quantity="load", body="block", known="nothing")

@@ -11,14 +11,14 @@ from idyn.contact.terrain import Flat
 from idyn.types import Array, State
 from sim_harness.engines.bilateral import check_rows
 from sim_harness.engines.engine import ForwardProblem, Rows, Springs
-from sim_harness.scenes.contacts import Geometry
-from sim_harness.scenes.scene_model import SceneModel
-from sim_harness.scenes.scene_settings import (
+from sim_harness.studies.scenes.contacts import Geometry
+from sim_harness.studies.scenes.scene_model import SceneModel
+from sim_harness.studies.scenes.scene_settings import (
     ClosureSettings,
     ForceSettings,
     SceneSettings,
 )
-from sim_harness.world.bodies import Bodies, JointFriction, with_springs
+from sim_harness.world.bodies import Bodies, JointFriction
 from sim_harness.world.world import Push, Step, Touching, World, checked_state, relative_jacobian
 
 Part = tuple[Array, Array, Array, Array]  # G (m, nv), g, compliance and dissipation (m) of a group of rows
@@ -164,6 +164,22 @@ class SceneWorld(World, Protocol):
     bodies: Scene
 
     def step(self, tau: Array | None = None, dt: float | None = None, pushes: Sequence[Push] = ()) -> Step: ...
+
+
+def with_springs(problem: ForwardProblem, stiffness: Array, stretch: Array) -> ForwardProblem:
+    """Return the forward problem with implicit springs −k (x + dt v⁺).
+
+    This is exact in every engine, because M v⁺ + dt² k v⁺ = (M + dt² k) v⁺.
+
+    stiffness: k of all degrees of freedom [N/m, N·m/rad] (nv)
+    stretch: x at the beginning of the step [m, rad] (nv)
+    """
+    dt = problem.dt
+    return msgspec.structs.replace(
+        problem,
+        M=problem.M + np.diag(dt * dt * stiffness),
+        force=problem.force - stiffness * (stretch + dt * problem.v),
+    )
 
 
 def force_now(force: ForceSettings, t: float) -> Array:

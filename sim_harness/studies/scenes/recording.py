@@ -12,13 +12,14 @@ import numpy as np
 from idyn.errors import IdynError
 from idyn.types import Array, Record
 from sim_harness.engines.engine import ForceTimes, ForwardProblem, ForwardSolution
-from sim_harness.scenes.contacts import GROUND
-from sim_harness.scenes.scene import SceneWorld
-from sim_harness.scenes.scene_model import JointEffects
-from sim_harness.scenes.scene_settings import SceneSettings
+from sim_harness.studies.scenes.contacts import GROUND
+from sim_harness.studies.scenes.scene import SceneWorld
+from sim_harness.studies.scenes.scene_model import JointEffects
+from sim_harness.studies.scenes.scene_settings import SceneSettings
+from sim_harness.studies.scenes.world import build_scene
 from sim_harness.world.bodies import CREEP
 from sim_harness.world.world import Step
-from sim_harness.world.worlds import AnyEngine, build_scene
+from sim_harness.world.worlds import AnyEngine
 
 
 class Residuals(Record, frozen=True):

@@ -16,7 +16,7 @@ import numpy as np
 
 from idyn.contact.contacts import first_tangents
 from idyn.types import Array, ContactSet
-from sim_harness.scenes.polyhedra import (
+from sim_harness.studies.scenes.polyhedra import (
     Corners,
     Polyhedron,
     Spot,
@@ -25,8 +25,8 @@ from sim_harness.scenes.polyhedra import (
     touching_polyhedra,
     with_points_between,
 )
-from sim_harness.scenes.scene_model import SceneModel
-from sim_harness.scenes.scene_settings import Material, SceneSettings, Shape
+from sim_harness.studies.scenes.scene_model import SceneModel
+from sim_harness.studies.scenes.scene_settings import Material, SceneSettings, Shape
 from sim_harness.world.world import Touching
 
 PARALLEL = 1e-3  # a face is the contact face when its normal is within this angle of coal's normal [rad]

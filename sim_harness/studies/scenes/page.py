@@ -8,11 +8,11 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from idyn.types import Array
-from sim_harness.scenes.contacts import half_extents
-from sim_harness.scenes.measures import SavedRun
-from sim_harness.scenes.polyhedra import hull_of
-from sim_harness.scenes.scene_model import COLOURS, SceneModel
 from sim_harness.shapes import Look, Mesh, Shape, look_of
+from sim_harness.studies.scenes.contacts import half_extents
+from sim_harness.studies.scenes.measures import SavedRun
+from sim_harness.studies.scenes.polyhedra import hull_of
+from sim_harness.studies.scenes.scene_model import COLOURS, SceneModel
 from sim_harness.view.film import RATE, Film, Ground, frames, poses_of
 from sim_harness.view.page import drawn, page_with
 

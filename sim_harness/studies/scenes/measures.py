@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,8 +10,10 @@ import numpy as np
 
 from idyn.errors import ConfigError
 from idyn.types import Array, Record
-from sim_harness.scenes.recording import NAMES, Recording
-from sim_harness.scenes.scene_settings import SceneSettings
+from sim_harness.compare.studies import RECORDING
+from sim_harness.studies.formulas import FORMULAS
+from sim_harness.studies.scenes.recording import NAMES, Recording
+from sim_harness.studies.scenes.scene_settings import SceneSettings
 
 
 class Quantity(NamedTuple):
@@ -90,17 +91,6 @@ quarter."""
 UNITS = {"momentum": "N·s", "cone": "N·s", "gap_work": "J", "power": "W", "closure": "m"}  # units of the residuals
 
 
-def formulas() -> dict[str, Callable[[SceneSettings, int], float]]:
-    """Return the formulas of known values by name; none outside a checkout, where nothing is known."""
-    try:
-        found: dict[str, Callable[[SceneSettings, int], float]] = import_module("sim_harness.studies.formulas").FORMULAS
-    except ModuleNotFoundError as error:
-        if error.name != "sim_harness.studies":
-            raise
-        return {}
-    return found
-
-
 class Measured(Record, frozen=True):
     """A measured figure."""
 
@@ -144,14 +134,14 @@ class Outcome(Record, frozen=True):
 
 def outcome_of(scene: str, engine: str, settings: SceneSettings, run: Recording) -> Outcome:
     """Return the summary of a run; scene, engine: names."""
-    names, known_values = [body.name for body in settings.body], formulas()
+    names = [body.name for body in settings.body]
     measured = []
     for m in settings.measure:
         if m.engines and engine not in m.engines:
             continue
         body = names.index(m.body) if m.body else 0
         quantity = QUANTITIES[m.quantity]
-        formula = known_values.get(m.known or "")
+        formula = FORMULAS.get(m.known or "")
         known = None if formula is None else formula(settings, body)
         what = m.quantity if m.quantity.endswith(("of all", "of loose")) else f"{m.quantity} of {names[body]}"
         value = quantity.value(run, body)
@@ -202,7 +192,7 @@ def steps_table(outcome: Outcome) -> list[list[str]]:
     ]
 
 
-SETTINGS, ROWS, FIGURES = "scene.json", "recording.npz", "result.json"
+SETTINGS, FIGURES = "scene.json", "result.json"
 
 
 class SavedRun(Record, frozen=True):
@@ -217,7 +207,7 @@ def save_run(folder: Path, settings: SceneSettings, recording: Recording, outcom
     """Write a run to a folder, which is created if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / SETTINGS, settings)
-    recording.save(folder / ROWS)
+    recording.save(folder / RECORDING)
     _write(folder / FIGURES, outcome)
 
 
@@ -225,17 +215,11 @@ def read(folder: Path) -> SavedRun:
     """Read a run written by `save_run`. Raises ConfigError for missing or malformed files."""
     try:
         settings = msgspec.convert(json.loads((folder / SETTINGS).read_text(encoding="utf-8")), SceneSettings)
-        recording = Recording.load(folder / ROWS)
+        recording = Recording.load(folder / RECORDING)
         outcome = msgspec.convert(json.loads((folder / FIGURES).read_text(encoding="utf-8")), Outcome)
     except (OSError, ValueError, KeyError) as error:
-        raise ConfigError(str(folder), f"expected {SETTINGS}, {ROWS} and {FIGURES} of a scene ({error})") from error
+        raise ConfigError(str(folder), f"expected {SETTINGS}, {RECORDING} and {FIGURES} of a scene ({error})") from error
     return SavedRun(settings=settings, recording=recording, outcome=outcome)
-
-
-def saved_runs(path: Path) -> list[SavedRun]:
-    """Return the run in a folder, or the runs in its subfolders; empty without runs."""
-    folders = [path] if (path / ROWS).is_file() else sorted(file.parent for file in path.glob(f"*/{ROWS}"))
-    return [read(folder) for folder in folders]
 
 
 def _write(path: Path, data: msgspec.Struct) -> None:

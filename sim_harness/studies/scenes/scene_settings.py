@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from controllers.config.loading import NonNegative, Positive, Settings, load
+from controllers.config.loading import NonNegative, Positive, Settings
 from controllers.config.tables import Choice
 from idyn.errors import ConfigError
+from sim_harness.compare.settings import Count
 
 UNLIMITED = ("mu", "stop")
 """Fields that may be infinite, besides those whose default is."""
@@ -33,7 +34,6 @@ def check_finite(where: str, settings: msgspec.Struct) -> None:
 
 
 Vector = tuple[float, float, float]
-Count = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
@@ -180,9 +180,6 @@ class MeasureSettings(Settings, frozen=True):
     engines: tuple[str, ...] = ()  # engines that the figure is measured for; empty: all
 
 
-BODY_TABLES = frozenset({"body", "arch"})  # tables of a scene that define bodies
-
-
 class SceneSettings(Settings, frozen=True):
     """A scene.
 
@@ -214,8 +211,3 @@ class SceneSettings(Settings, frozen=True):
     closure: tuple[ClosureSettings, ...] = ()
     force: tuple[ForceSettings, ...] = ()
     measure: tuple[MeasureSettings, ...] = ()
-
-
-def is_scene(name_or_path: str) -> bool:
-    """Return true when the experiment is a scene, i.e. defines bodies. Raises ConfigError for a missing or malformed file."""
-    return not BODY_TABLES.isdisjoint(load("experiments", name_or_path, dict))

@@ -10,11 +10,12 @@ from controllers.config.loading import load, parse
 from controllers.config.tables import kind_of
 from idyn.errors import ConfigError, nearest
 from idyn.types import Array
-from sim_harness.scenes.measures import QUANTITIES, formulas
-from sim_harness.scenes.polyhedra import CENTRED, Corners, hull_of
-from sim_harness.scenes.scene import Closure
-from sim_harness.scenes.scene_model import SceneModel
-from sim_harness.scenes.scene_settings import (
+from sim_harness.studies.formulas import FORMULAS
+from sim_harness.studies.scenes.measures import QUANTITIES
+from sim_harness.studies.scenes.polyhedra import CENTRED, Corners, hull_of
+from sim_harness.studies.scenes.scene import Closure
+from sim_harness.studies.scenes.scene_model import SceneModel
+from sim_harness.studies.scenes.scene_settings import (
     ArchSettings,
     BodySettings,
     JointSettings,
@@ -24,8 +25,6 @@ from sim_harness.scenes.scene_settings import (
     check_finite,
 )
 from sim_harness.world.worlds import AnyEngine
-
-ENGINES = "engines"  # word of the command line for all shipped scenes
 
 
 def expanded(settings: SceneSettings) -> SceneSettings:
@@ -135,12 +134,11 @@ def check_scene(s: SceneSettings) -> SceneSettings:
         _check_known(f"scene.measure[{i}].body", measure.body or names[0], names)
         for engine in measure.engines:
             _check_known(f"scene.measure[{i}].engines", engine, engines_of(s))
-    known_values = formulas()
     for i, measure in enumerate(s.measure):
-        if measure.known is not None and known_values:
-            _check_known(f"scene.measure[{i}].known", measure.known, known_values)
+        if measure.known is not None:
+            _check_known(f"scene.measure[{i}].known", measure.known, FORMULAS)
             _check_uniform(s)
-            known_values[measure.known](s, names.index(measure.body) if measure.body else 0)
+            FORMULAS[measure.known](s, names.index(measure.body) if measure.body else 0)
     engines_of(s)
     _check_closed(s)
     return s

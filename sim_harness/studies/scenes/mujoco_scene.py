@@ -15,10 +15,10 @@ from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.mujoco.mujoco_world import Content, Ending, MujocoWorld
 from sim_harness.mujoco.robot_model import Coordinates, add_pair, bodies_of, body_name, compiled_model, quaternion_of
-from sim_harness.scenes.contacts import GROUND, candidate_pairs, contact_set, touching_materials
-from sim_harness.scenes.scene import Scene, force_now, has_compliant_rows, where_now
-from sim_harness.scenes.scene_model import SceneModel, joint_name
-from sim_harness.scenes.scene_settings import ClosureSettings, Shape
+from sim_harness.studies.scenes.contacts import GROUND, candidate_pairs, contact_set, touching_materials
+from sim_harness.studies.scenes.scene import Scene, force_now, has_compliant_rows, where_now
+from sim_harness.studies.scenes.scene_model import SceneModel, joint_name
+from sim_harness.studies.scenes.scene_settings import ClosureSettings, Shape
 from sim_harness.world.bodies import forward_problem
 from sim_harness.world.world import Push, Step, Touching, along_contacts, step_of
 

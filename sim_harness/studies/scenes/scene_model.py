@@ -13,8 +13,8 @@ from scipy.spatial.transform import Rotation
 from idyn.model.description import Description
 from idyn.model.robot import Robot
 from idyn.types import Array, Record, State
-from sim_harness.scenes.polyhedra import hull_of
-from sim_harness.scenes.scene_settings import BodySettings, JointSettings, SceneSettings, Shape
+from sim_harness.studies.scenes.polyhedra import hull_of
+from sim_harness.studies.scenes.scene_settings import BodySettings, JointSettings, SceneSettings, Shape
 from sim_harness.world.world import generalised_force
 
 COLOURS = ("0.30 0.47 0.66", "0.95 0.56 0.17", "0.46 0.72 0.70", "0.35 0.63 0.31", "0.93 0.79 0.28", "0.69 0.48 0.63")
