@@ -66,8 +66,7 @@ def facts() -> Iterator[Fact]:
     yield from _extras()
     yield _cores()
     yield _governor()
-    yield _scheduling()
-    yield _memory_lock()
+    yield from _rights()
     yield _wake_ups()
     yield _kernels()
 
@@ -109,25 +108,18 @@ def _governor() -> Fact:
     return Fact("CPU frequency", governor, "" if governor == "performance" else "set the governor 'performance'")
 
 
-def _scheduling() -> Fact:
+def _rights() -> Iterator[Fact]:
+    scheduling, lock, root = "real-time scheduling", "locked memory", os.geteuid() == 0
     if sys.platform != "linux":
-        return Fact("real-time scheduling", "not available")
+        yield from (Fact(name, "not available") for name in (scheduling, lock))
+        return
     import resource  # noqa: PLC0415 - not on every platform
 
-    most = 99 if os.geteuid() == 0 else resource.getrlimit(resource.RLIMIT_RTPRIO)[0]
-    advice = (
-        "" if most else f"allow priorities up to {PRIORITY + 1} (`rtprio` in limits.conf, LimitRTPRIO): the server uses them"
-    )
-    return Fact("real-time scheduling", f"priorities up to {99 if most < 0 else most}" if most else "not permitted", advice)
-
-
-def _memory_lock() -> Fact:
-    if sys.platform != "linux":
-        return Fact("locked memory", "not available")
-    import resource  # noqa: PLC0415 - not on every platform
-
+    most = 99 if root else resource.getrlimit(resource.RLIMIT_RTPRIO)[0]
+    advice = f"allow priorities up to {PRIORITY + 1} (`rtprio` in limits.conf, LimitRTPRIO): the server uses them"
+    yield Fact(scheduling, f"priorities up to {99 if most < 0 else most}" if most else "not permitted", "" if most else advice)
     most = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    return Fact("locked memory", "unlimited" if most < 0 or os.geteuid() == 0 else f"{most / 2**20:.0f} MB")
+    yield Fact(lock, "unlimited" if most < 0 or root else f"{most / 2**20:.0f} MB")
 
 
 def _wake_ups() -> Fact:

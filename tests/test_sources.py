@@ -19,9 +19,9 @@ GROUPS = {  # inside a package: each group may import itself and those before it
     " < library.build.header library.build.back library.build.__main__ < __main__",
     "controllers": "config < robot < command < estimation < contact < planners < feedback grip < monitor"
     " < settings feedforward controller build floors",
-    "sim_harness": "engines < shapes < world < measure < mujoco < world.worlds < robot < run < report"
-    " < view < export < new < compare < judge < demo < fleet < doctor < studies"
-    " < gamepad < conform < commands __main__ studies.commands studies.scenes.commands",
+    "sim_harness": "engines < shapes < world < measure < mujoco < world.worlds < robot < run < report < view < export < new"
+    " < compare < judge < demo < fleet < doctor < studies < gamepad < conform"
+    " < commands __main__ studies.commands studies.scenes.commands",
 }
 
 TRANSPORT = {

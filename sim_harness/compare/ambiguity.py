@@ -12,10 +12,7 @@ from idyn.errors import ConfigError
 from idyn.prediction.outcomes import Outcome, add_if_new, all_outcomes, outcomes
 from idyn.types import Array, ContactSet
 from sim_harness.run.logs import Block, LogBlocks
-from transport.protocol.base_estimate import estimated
-from transport.protocol.codec import vector
 from transport.protocol.messages.state import StateMessage, TorqueMessage
-from transport.protocol.state_input import StateReader
 
 PRESSES = 1e-9  # normal impulse above which a contact counts as pressing [N·s]
 
@@ -70,11 +67,8 @@ def ambiguities(path: Path, every: int, samples: int, progress: Callable[[int], 
 def _check(
     block: Block, exchange: tuple[StateMessage, TorqueMessage], t_s: float, samples: int
 ) -> tuple[Ambiguity | None, bool]:
-    (state, reply), agreement = exchange, block.agreement
-    robot, measured = agreement.robot, estimated(StateReader(agreement).motion(state.q, state.vel).state, reply)
-    keys = [force.frame for force in reply.contact_force if force.frame in robot.spheres.keys]
-    contacts = block.controller.contacts(measured.q, keys)
-    tau, dt = agreement.joints.torques_to_robot(vector(reply.tau, robot.na, "tau")), agreement.dt_ns * 1e-9
+    robot, dt = block.agreement.robot, block.agreement.dt_ns * 1e-9
+    measured, contacts, tau = block.tick(*exchange)
     every = all_outcomes(robot, measured, contacts, tau, dt)
     several = list(every.found)
     if every.undecided:
@@ -84,7 +78,7 @@ def _check(
         return None, every.unique is True
     velocities = np.array([outcome.v_plus for outcome in several])
     ambiguity = Ambiguity(
-        seq=state.seq,
+        seq=exchange[0].seq,
         t_s=t_s,
         outcomes=len(several),
         apart=float(np.ptp(velocities, axis=0).max()),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic, monotonic_ns
+from time import monotonic_ns
 from typing import Any, NamedTuple
 
 import msgspec
@@ -133,13 +133,6 @@ class Wire:
         return frames[0]
 
 
-class Arrived:
-    """A message that arrived at a stand. at: time [s]; frames: after the identity"""
-
-    def __init__(self, identity: bytes, frames: list[bytes]) -> None:
-        self.identity, self.frames, self.at = identity, frames, monotonic()
-
-
 class Stand:
     """A ROUTER in front of a service, whose answers may be withheld, altered or sent late."""
 
@@ -162,13 +155,10 @@ class Stand:
             self._socket.close()
             self._socket = None
 
-    def next(self, seconds: float) -> Arrived | None:
-        """Return the next message; None if none arrives in this time."""
+    def next(self, seconds: float) -> list[bytes] | None:
+        """Return the client's identity and the frames of the next message; None if none arrives in this time."""
         assert self._socket is not None
-        if not self._socket.poll(max(1, round(seconds * 1e3))):
-            return None
-        identity, *frames = self._socket.recv_multipart()
-        return Arrived(identity, frames)
+        return self._socket.recv_multipart() if self._socket.poll(max(1, round(seconds * 1e3))) else None
 
     def send(self, identity: bytes, reply: bytes) -> None:
         """Send a reply. The messages of clients that have gone are dropped."""

@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from time import monotonic, monotonic_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from controllers.controller import Controller
 from idyn.errors import IdynError
 from idyn.types import Array
-from sim_harness.conform.probe import ENCODER, Arrived, Fields, NotSeen, Stand, expect_that, numbers
+from sim_harness.conform.probe import ENCODER, Fields, NotSeen, Stand, expect_that, numbers
 from transport.protocol.codec import encode
 from transport.protocol.messages.requests import Estop
 from transport.server.service import Service
@@ -27,12 +27,13 @@ BUTTON = "idyn conform"  # name of the emergency stop with which the trial latch
 Treat = Callable[["Heard"], bytes | None]  # given a state and its correct answer, return what is sent; None: nothing
 
 
-class Heard:
-    """A message of the client. fields: as a map, {} if it is none; frames, at: as in `Arrived`; reply: the service's answer"""
+class Heard(NamedTuple):
+    """A message of the client. fields: as a map, {} if it is none; reply: the service's answer"""
 
-    def __init__(self, arrived: Arrived, fields: Fields, reply: Fields) -> None:
-        self.identity, self.frames, self.at = arrived.identity, arrived.frames, arrived.at
-        self.fields, self.reply = fields, reply
+    identity: bytes
+    frames: list[bytes]
+    fields: Fields
+    reply: Fields
 
     @property
     def kind(self) -> str:
@@ -128,10 +129,11 @@ class Trial:
         arrived = self.stand.next(seconds)
         if arrived is None:
             return None
-        data = arrived.frames[0] if len(arrived.frames) == 1 else b""
-        reply = self.service.handle(arrived.identity, data, monotonic_ns()).reply
+        identity, *frames = arrived
+        data = frames[0] if len(frames) == 1 else b""
+        reply = self.service.handle(identity, data, monotonic_ns()).reply
         self.service.settle()
-        heard = Heard(arrived, _map(data), msgspec.msgpack.decode(reply))
+        heard = Heard(identity, frames, _map(data), msgspec.msgpack.decode(reply))
         self.heard.append(heard)
         if heard.reply["t"] == "error" and not self.planned:
             self.refused.append(heard)

@@ -14,11 +14,10 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from idyn.errors import InputError
 from idyn.library.kernels import compiled, entry
 from idyn.library.kinds import MATRIX, VECTOR
 from idyn.library.records import Indices, Matrix, named
-from idyn.solvers.linalg import cholesky, forward
+from idyn.solvers.linalg import forward
 from idyn.types import Array
 from sim_harness.engines.engine import ForwardProblem, Rows
 from sim_harness.engines.linalg import add, dot, largest
@@ -198,28 +197,3 @@ def solve_row_impulses(factor: RowFactor, G: Array, x: Array, rest: Array) -> tu
 @compiled
 def no_rows(nv: int) -> RowFactor:
     return RowFactor(np.zeros((0, nv)), np.zeros((0, 0)), np.zeros(0, dtype=np.int64))
-
-
-def check_rows(M: Array, rows: Rows) -> None:
-    """Raise InputError for wrong shapes, non-finite values or rigid rows that contradict each other.
-
-    M: inertia (nv, nv), positive definite
-    """
-    m = len(rows.g)
-    if (
-        rows.G.shape != (m, len(M))
-        or rows.stops.shape != (m,)
-        or not np.isfinite(rows.G).all()
-        or not np.isfinite(rows.g).all()
-    ):
-        raise InputError("rows", f"expected finite G ({m}, {len(M)}), g ({m}) and stops ({m}), got G {rows.G.shape}")
-    on = np.flatnonzero(~rows.stops & ~rows.yields)
-    L = M.copy()
-    cholesky(L)
-    row, error = worst_contradiction(factor_rows(L, rows.G[on]), rows.g[on])
-    if row >= 0:
-        raise InputError(
-            f"rows[{on[row]}]",
-            f"expected a row that is independent of or consistent with the rows before it, got one that contradicts them "
-            f"by {error:.3g} m or rad",
-        )

@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 
 from idyn.model.robot import Robot
 from idyn.types import Array
+from sim_harness.measure.metrics import normal_forces
 from sim_harness.run.logs import REFUSED_STATE, Block
 from transport.protocol.codec import vector
 from transport.protocol.messages.base import Vector
@@ -106,13 +107,7 @@ def _attitude(block: Block) -> Array:
 
 
 def _force_sums(block: Block) -> Array:
-    return np.stack([_sum(block.trace.predicted), _sum(block.trace.simulated)], axis=1)
-
-
-def _sum(forces: Array) -> Array:
-    """Return Σ f_N of each row [N] (n); NaN for rows without forces."""
-    normal = forces[:, :, 0]
-    return np.where(np.isfinite(normal).any(axis=1), np.nansum(normal, axis=1), np.nan)
+    return np.stack(normal_forces(block.trace), axis=1)
 
 
 def _times(block: Block) -> Array:

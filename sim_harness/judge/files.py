@@ -20,10 +20,7 @@ from sim_harness.engines.engine import ForwardProblem
 from sim_harness.judge.step import Step, read_steps
 from sim_harness.run.logs import Block, LogBlocks
 from sim_harness.world.world import contact_jacobian
-from transport.protocol.base_estimate import estimated
-from transport.protocol.codec import vector
 from transport.protocol.messages.state import StateMessage, TorqueMessage
-from transport.protocol.state_input import StateReader
 
 FCLIB = (".hdf5", ".h5", ".hdf")  # ends of the names of FCLib's files
 
@@ -76,16 +73,14 @@ def _ticks(path: Path, every: int) -> Iterator[Step]:
 
 
 def _tick(block: Block, state: StateMessage, reply: TorqueMessage) -> Step:
-    agreement = block.agreement
-    robot, dt = agreement.robot, agreement.dt_ns * 1e-9
-    measured = estimated(StateReader(agreement).motion(state.q, state.vel).state, reply)
-    forces = {force.frame: force for force in reply.contact_force if force.frame in robot.spheres.keys}
-    contacts = block.controller.contacts(measured.q, list(forces))
+    robot, dt = block.agreement.robot, block.agreement.dt_ns * 1e-9
+    measured, contacts, tau = block.tick(state, reply)
+    forces = {force.frame: force for force in reply.contact_force}
     terms = robot.terms(measured.q, measured.v)
     J = contact_jacobian(terms.axes, robot.tree.support, contacts)
     p = dt * np.array([[forces[key].ft1, forces[key].ft2, forces[key].fn] for key in contacts.keys]).ravel()
     M, force = terms.M.copy(), np.zeros(robot.nv)
-    force[robot.tree.a] = agreement.joints.torques_to_robot(vector(reply.tau, robot.na, "tau"))
+    force[robot.tree.a] = tau
     v, h = measured.v.copy(), terms.h.copy()
     b = ForwardProblem(M=M, h=h, v=v, J=J, force=force, mu=contacts.mu.copy(), gaps=contacts.gaps.copy(), dt=dt)
     return Step(name=f"seq {state.seq}", problem=b, p=p, v_plus=v + np.linalg.solve(M, J.T @ p + dt * (force - h)))

@@ -11,7 +11,7 @@ from controllers.build import controller_from_snapshot
 from controllers.config.loading import parse
 from controllers.controller import Controller
 from idyn.errors import ConfigError
-from idyn.types import Array, ContactSet, Record
+from idyn.types import Array, ContactSet, Record, State
 from sim_harness.measure.metrics import Summary, summarise
 from sim_harness.measure.trace import Trace, TraceWriter
 from sim_harness.measure.verdict import Task, Verdict, judge
@@ -58,6 +58,14 @@ class Block(Record, frozen=True):
     # whether the session ends with them: another one begins, or the log ends. States of a client that lost control to another
     # one, which the server refuses, come in later blocks
     last: bool
+
+    def tick(self, state: StateMessage, reply: TorqueMessage) -> tuple[State, ContactSet, Array]:
+        """Return the state as measured or estimated, its contacts with a predicted force, and the torques [N·m] (na)."""
+        robot, joints = self.agreement.robot, self.agreement.joints
+        measured = estimated(StateReader(self.agreement).motion(state.q, state.vel).state, reply)
+        keys = [force.frame for force in reply.contact_force if force.frame in robot.spheres.keys]
+        tau = joints.torques_to_robot(vector(reply.tau, robot.na, "tau"))
+        return measured, self.controller.contacts(measured.q, keys), tau
 
 
 class LogBlocks:

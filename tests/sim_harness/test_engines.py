@@ -10,7 +10,7 @@ from stands import robot_world
 
 from controllers.config.loading import parse
 from idyn import ConfigError, Flat, InputError, Status, contacts_from_geometry, load_robot
-from sim_harness.engines.bilateral import FASTEST, check_rows
+from sim_harness.engines.bilateral import FASTEST
 from sim_harness.engines.dissipation import Dissipation
 from sim_harness.engines.engine import CompliantEngine, Rows
 from sim_harness.engines.first_order import FirstOrder
@@ -22,6 +22,7 @@ from sim_harness.engines.sap import Sap
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import load_plan, with_controller
 from sim_harness.studies.scenes.load import engine_named, load_scene
+from sim_harness.studies.scenes.scene import check_rows
 from sim_harness.studies.scenes.scene_settings import BodySettings, ClosureSettings, SceneSettings, Shape
 from sim_harness.studies.scenes.world import FoldingEngine, build_scene, with_compliance
 from sim_harness.world.bodies import MovedBodies, RobotBodies

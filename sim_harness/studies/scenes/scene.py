@@ -8,8 +8,10 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from idyn.contact.terrain import Flat
+from idyn.errors import InputError
+from idyn.solvers.linalg import cholesky
 from idyn.types import Array, State
-from sim_harness.engines.bilateral import check_rows
+from sim_harness.engines.bilateral import factor_rows, worst_contradiction
 from sim_harness.engines.engine import ForwardProblem, Rows, Springs
 from sim_harness.studies.scenes.contacts import Geometry
 from sim_harness.studies.scenes.scene_model import SceneModel
@@ -156,6 +158,31 @@ class Scene(SceneModel, Bodies):
             problem = with_springs(problem, effects.stiffness, self.stretch(q))
         has_friction = viscous.any() or effects.coulomb.any()
         return problem, JointFriction(viscous=viscous, coulomb=effects.coulomb) if has_friction else None
+
+
+def check_rows(M: Array, rows: Rows) -> None:
+    """Raise InputError for wrong shapes, non-finite values or rigid rows that contradict each other.
+
+    M: inertia (nv, nv), positive definite
+    """
+    m = len(rows.g)
+    if (
+        rows.G.shape != (m, len(M))
+        or rows.stops.shape != (m,)
+        or not np.isfinite(rows.G).all()
+        or not np.isfinite(rows.g).all()
+    ):
+        raise InputError("rows", f"expected finite G ({m}, {len(M)}), g ({m}) and stops ({m}), got G {rows.G.shape}")
+    on = np.flatnonzero(~rows.stops & ~rows.yields)
+    L = M.copy()
+    cholesky(L)
+    row, error = worst_contradiction(factor_rows(L, rows.G[on]), rows.g[on])
+    if row >= 0:
+        raise InputError(
+            f"rows[{on[row]}]",
+            f"expected a row that is independent of or consistent with the rows before it, got one that contradicts them "
+            f"by {error:.3g} m or rad",
+        )
 
 
 class SceneWorld(World, Protocol):

@@ -22,14 +22,7 @@ from sim_harness.studies.scenes.polyhedra import hull_of
 from sim_harness.studies.scenes.recording import Diverged, residuals_of, run_scene
 from sim_harness.studies.scenes.scene import Closure, force_now, where_now
 from sim_harness.studies.scenes.scene_model import SceneModel, inertia, mass_of, tensor, volume
-from sim_harness.studies.scenes.scene_settings import (
-    BodySettings,
-    ClosureSettings,
-    ForceSettings,
-    JointSettings,
-    Material,
-    Shape,
-)
+from sim_harness.studies.scenes.scene_settings import BodySettings, ForceSettings, JointSettings, Material, Shape
 from sim_harness.studies.scenes.world import build_scene
 
 CUBE = Shape(box=(0.1, 0.2, 0.3))
@@ -86,7 +79,7 @@ def test_closure_rows_are_derivatives_of_the_gap(kind):
     bar = BodySettings(name="bar", shape=CUBE, mass=1.0, position=(0.1, 0.2, 0.3), joint=(hinge,))
     free = BodySettings(name="free", shape=CUBE, mass=1.0, position=(0.3, 0.1, 0.2), turn=(0.3, 0.2, 0.1))
     model = SceneModel(scene(bar, free))
-    closure = Closure(model, ClosureSettings(kind=kind, bodies=("free", "bar"), at=(0.2, 0.2, 0.2)))
+    closure = Closure(model, scene_settings.ClosureSettings(kind=kind, bodies=("free", "bar"), at=(0.2, 0.2, 0.2)))
     step, q = np.random.default_rng(1).normal(size=model.robot.nv), model.reference
     assert np.abs(closure.rows(q, model.terms(q, step)[2])[1]).max() < 1e-12
     for size in (0.0, 1e-3):  # of what is open, a weld's rows are exact at 0 only
@@ -184,7 +177,7 @@ def test_two_welded_free_bodies_fly_as_in_our_worlds(kind):
     one = BodySettings(name="one", shape=SMALL, mass=1.0, position=(0.0, 0.2, 0.3), turn=(0.1, 0.2, 0.3))
     other = BodySettings(name="other", shape=SMALL, mass=2.0, position=(0.2, 0.2, 0.3), turn=(0.3, 0.1, 0.2))
     push = ForceSettings(body="other", force=(3.0, 5.0, 2.0), duration=0.1)
-    tie = ClosureSettings(kind=kind, bodies=("one", "other"), at=(0.1, 0.2, 0.3))
+    tie = scene_settings.ClosureSettings(kind=kind, bodies=("one", "other"), at=(0.1, 0.2, 0.3))
     ours, theirs = both(scene(one, other, closure=(tie,), force=(push,), gravity=0.0, duration=0.2))
     assert np.linalg.norm(ours.centres[-1] - ours.centres[0], axis=1).min() > 0.003
     np.testing.assert_allclose(theirs.centres[-1], ours.centres[-1], atol=1e-3)
@@ -224,7 +217,7 @@ def test_scenes_with_unsupported_parts_are_refused(name, field):
 @pytest.mark.parametrize("engine", ["lcp", "sap", "first-order"])
 def test_a_closure_that_yields_is_a_spring(engine):
     """A ball on a pin of 500 N/m: it hangs lower by m g / k."""
-    pin = ClosureSettings(kind="pin", bodies=("ball", ""), at=(0, 0, 0), stiffness=500.0, dissipation=0.05)
+    pin = scene_settings.ClosureSettings(kind="pin", bodies=("ball", ""), at=(0, 0, 0), stiffness=500.0, dissipation=0.05)
     settings = scene(BodySettings(name="ball", shape=Shape(sphere=0.05), mass=1.0), closure=(pin,), duration=2.0)
     run = run_scene(settings, engine_named(settings, engine))
     assert run.ok.all()
