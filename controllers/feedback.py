@@ -13,7 +13,7 @@ from controllers.robot.kinematics import contact_places
 from idyn.contact.contacts import fill_centres
 from idyn.errors import ConfigError
 from idyn.library.kernels import entry, stack_array
-from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed, Output, several
+from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.model import so3
 from idyn.model.robot import Robot
 from idyn.terms.dynamics import contact_jacobian
@@ -36,7 +36,7 @@ class FeedbackSettings(Settings, frozen=True):
     integral_limit: Annotated[float, within(0, 1e6, "rad/s² (on torque: N·m)")] = 20.0  # limit of the integral term [rad/s²]
 
 
-MOTION, SUMS = Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR)  # arguments `motion`, `sums` of `_add`
+MOTION, SUMS = (Vector, Vector, Vector, Vector), written((Vector, Vector))  # arguments `motion`, `sums` of `_add`
 
 
 class JointFeedback:
@@ -66,7 +66,7 @@ class JointFeedback:
         return total
 
 
-@entry(MOTION, several(REAL, 4), SUMS)
+@entry(MOTION, (float,) * 4, SUMS)
 def _add(
     motion: tuple[Array, Array, Array, Array], gains: tuple[float, float, float, float], sums: tuple[Array, Array]
 ) -> bool:
@@ -211,7 +211,7 @@ class Spread:
         return force
 
 
-@entry(Borrowed(MATRIX, MATRIX, MATRIX, MATRIX), Borrowed(INDICES), Output(MATRIX), REAL, REAL)
+@entry((Matrix, Matrix, Matrix, Matrix), (Indices,), written((Matrix,)), float, float)
 def _lean(places: tuple[Array, ...], joints: tuple[Array], out: tuple[Array], stiffness: float, most: float) -> None:
     """Fill contact forces along the ground, k m g (x − x_ref), at most `most` [N] (n, 3).
 

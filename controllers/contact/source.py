@@ -12,7 +12,7 @@ from controllers.contact.ground import AnyTerrain, StandingSettings
 from idyn.contact.ground import Ground, opening_speed
 from idyn.errors import ConfigError
 from idyn.library.kernels import entry
-from idyn.library.kinds import FLAGS, INDICES, MATRIX, REAL, VECTOR, Borrowed, Output, several
+from idyn.library.records import Flags, Indices, Matrix, Vector, written
 from idyn.model.robot import Robot
 from idyn.prediction.solve import workspace_for
 from idyn.solvers.linalg import backward, cholesky, dot, forward
@@ -64,7 +64,7 @@ class Landing:
         return touches, q_ddot
 
 
-@entry(Borrowed(MATRIX, VECTOR), Borrowed(VECTOR, INDICES, VECTOR), several(REAL, 3), FLAGS, VECTOR)
+@entry((Matrix, Vector), (Vector, Indices, Vector), (float,) * 3, Flags, Vector)
 def _land(
     rows: Arrays, motion: Arrays, numbers: tuple[float, float, float], stands: Array, q_ddot: Array
 ) -> tuple[Array, Array]:
@@ -166,7 +166,7 @@ class Planned(ContactSource):
         return msgspec.structs.replace(picked, gaps=np.minimum(picked.gaps, 0.0))
 
 
-@entry(Borrowed(FLAGS), Borrowed(INDICES), Borrowed(VECTOR), Output(FLAGS))
+@entry((Flags,), (Indices,), (Vector,), written((Flags,)))
 def _as_planned(feet: tuple[Array], places: tuple[Array], contacts: tuple[Array], out: tuple[Array]) -> bool:
     """Fill `out`: which contacts are planned to stand or have no contact sphere (n, bool). Return whether this is true for all
     contacts and no gap is positive.

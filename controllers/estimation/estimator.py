@@ -16,7 +16,7 @@ from controllers.estimation.memory import (
 )
 from idyn.errors import ConfigError, InputError
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import FLAG, MATRIX, REAL, VECTOR, Borrowed, Output
+from idyn.library.records import Matrix, Vector, written
 from idyn.model.robot import Robot
 from idyn.model.so3 import mounting
 from idyn.solvers.linalg import dot
@@ -142,7 +142,7 @@ class Estimator:
         joints, (q, v) = (given.angles, given.speeds, given.torques), (robot.neutral(), np.zeros(robot.nv))
         try:
             imu = self.in_base(given.attitude, given.gyro, given.accelerometer)
-            sound = advance(x.fields, imu, joints, (q, v), dt, anew)
+            sound = advance(x, imu, joints, (q, v), dt, anew)
         except (TypeError, ValueError):  # arrays of other types or sizes
             sound = False
         if not sound:
@@ -153,7 +153,7 @@ class Estimator:
         places, (touching, probability) = np.empty((n, 3)), np.empty((2, n))
         final, speeds, deviations = q.copy(), v.copy(), np.empty(GYRO_BIAS)
         out = places, touching, probability, final, speeds, deviations
-        correct(x.fields, arrays, joints, out, dt, anew)
+        correct(x, arrays, joints, out, dt, anew)
         return Estimate(
             state=State(q=final, v=speeds),
             touching=touching > 0.0,
@@ -174,9 +174,7 @@ class Estimator:
         raise InputError("attitude", f"expected a unit quaternion, got the length {np.linalg.norm(given.attitude):.3g}")
 
 
-@entry(
-    EstimatorState.TYPE, Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR), REAL, FLAG
-)
+@entry(EstimatorState, (Vector, Vector, Vector), (Vector, Vector, Vector), written((Vector, Vector)), float, bool)
 def advance(x: EstimatorState, imu: Arrays, joints: Arrays, out: Arrays, dt: float, anew: bool) -> bool:
     """Move on to the next measurement, or begin with it. Return False, and change nothing, for malformed data.
 
@@ -210,12 +208,12 @@ def advance(x: EstimatorState, imu: Arrays, joints: Arrays, out: Arrays, dt: flo
 
 
 @entry(
-    EstimatorState.TYPE,
-    Borrowed(MATRIX, VECTOR, MATRIX, VECTOR, MATRIX),
-    Borrowed(VECTOR, VECTOR, VECTOR),
-    Output(MATRIX, *[VECTOR] * 5),
-    REAL,
-    FLAG,
+    EstimatorState,
+    (Matrix, Vector, Matrix, Vector, Matrix),
+    (Vector, Vector, Vector),
+    written((Matrix, *[Vector] * 5)),
+    float,
+    bool,
 )
 def correct(x: EstimatorState, terms: Arrays, joints: Arrays, out: Arrays, dt: float, anew: bool) -> None:
     """Use the legs.

@@ -215,7 +215,7 @@ class Alarms:
         lag = -1 if inputs.follows is None else min(round(inputs.delay / self._period), MAX_TICKS) if inputs.delay else 0
         problem = "" if mismatch is None else mismatch.problem
         measured = at.q, at.v, *joints, reference, asked, applied, at.placements
-        found = watch(self._record.fields, inputs.dt, lag, problem != "", lies, measured)
+        found = watch(self._record, inputs.dt, lag, problem != "", lies, measured)
         return power if found < 0 else self._verdict(*divmod(found, 2), problem)
 
     def _verdict(self, k: int, stops: int, mismatch: str) -> Verdict:

@@ -18,7 +18,7 @@ from controllers.config.loading import NonNegative, Settings
 from controllers.feedback import MAX_TICKS
 from idyn.errors import ConfigError
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed, Output
+from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import axpy, backward, cholesky, copy, copy_rows, dot, fill, fill_rows, forward
 from idyn.status import Status
@@ -156,8 +156,8 @@ class _Expected(Record, frozen=True):
     M_u: Array  # rows of the inertia matrix without a motor (nu, nv)
 
 
-ANSWER, EXPECTED = Borrowed(VECTOR, VECTOR, MATRIX, VECTOR), Output(VECTOR, VECTOR, MATRIX)
-KNOWN, MEANS = Borrowed(MATRIX, INDICES, VECTOR, VECTOR, VECTOR), Output(VECTOR)  # arguments of `_expect`, `_measure`
+ANSWER, EXPECTED = (Vector, Vector, Matrix, Vector), written((Vector, Vector, Matrix))
+KNOWN, MEANS = (Matrix, Indices, Vector, Vector, Vector), written((Vector,))  # arguments of `_expect`, `_measure`
 
 
 class MismatchMonitor:
@@ -221,7 +221,7 @@ class MismatchMonitor:
             return
         expected = next(self._buffers)
         answer = prediction.v_plus, prediction.p, prediction.force, beyond
-        _expect(dynamics.fields, answer, (expected.acceleration, expected.force, expected.M_u), prediction.dt)
+        _expect(dynamics, answer, (expected.acceleration, expected.force, expected.M_u), prediction.dt)
         self._expected[-1] = expected
 
     def _counted(self, M_u: Array, q: Array) -> tuple[Array, Array]:
@@ -257,7 +257,7 @@ class MismatchMonitor:
         return f"{motion_off}, the contact forces by {100 * force:.0f} % of the weight: contacts or motors are not as modelled"
 
 
-@entry(Dynamics.TYPE, ANSWER, EXPECTED, REAL)
+@entry(Dynamics, ANSWER, EXPECTED, float)
 def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
     """Fill the fields of an `_Expected`.
 
@@ -281,7 +281,7 @@ def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
         copy(g.M[g.model.u[i]], M_u[i])
 
 
-@entry(KNOWN, MEANS, REAL, REAL)
+@entry(KNOWN, MEANS, float, float)
 def _measure(known: Arrays, means: Arrays, dt: float, share: float) -> float:
     """Update the mean difference x (nv) and return rᵀ M_uu⁻¹ r with r = M_u x.
 

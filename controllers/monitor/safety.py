@@ -12,7 +12,7 @@ from controllers.config.tables import within
 from controllers.robot.damping import damping_gains
 from idyn.errors import InputError
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import FLAG, INDICES, REAL, VECTOR, Borrowed, Output
+from idyn.library.records import Indices, Vector, written
 from idyn.model.robot import Robot
 from idyn.model.so3 import tilt
 from idyn.model.tree import Limits
@@ -147,7 +147,7 @@ def unexplained(since: float, to: float, speeds: tuple[float, float], dt: float)
     return abs(to - since) - max(abs(speeds[0]), abs(speeds[1])) * dt
 
 
-@entry(Borrowed(VECTOR, VECTOR, INDICES), FLAG, Borrowed(VECTOR, VECTOR, INDICES), REAL)
+@entry((Vector, Vector, Indices), bool, (Vector, Vector, Indices), float)
 def _motion(
     measured: tuple[Array, Array, Array], free: bool, before: tuple[Array, Array, Array], dt: float
 ) -> tuple[int, float, float, float, int, float]:
@@ -172,7 +172,7 @@ def _motion(
     return joint, speed, tilt(q[3:7]), np.sqrt(v[3] * v[3] + v[4] * v[4] + v[5] * v[5]), jumped, jump
 
 
-@entry(Borrowed(VECTOR, VECTOR, VECTOR, VECTOR), REAL, Output(VECTOR), Output(INDICES))
+@entry((Vector, Vector, Vector, Vector), float, written((Vector,)), written((Indices,)))
 def _limit(given: tuple[Array, Array, Array, Array], period: float, torques: tuple[Array], why: tuple[Array]) -> None:
     """Fill τ, clipped to ±tau_max and to `before` ± rate · period, and the `LimitedBy` bits (na). ±tau_max takes precedence.
 

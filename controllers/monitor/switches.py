@@ -18,7 +18,6 @@ import numpy as np
 from controllers.monitor.alarms import AlarmNumbers, AlarmSettings
 from idyn.contact.contacts import Surface
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import FLAG, MATRIX, REAL, VECTOR, Borrowed
 from idyn.library.records import ArrayRecord, Matrix, Vector
 from idyn.model.robot import Robot
 from idyn.types import Array
@@ -133,7 +132,7 @@ class Switches:
             for k, place in enumerate(spheres.keys):
                 self._closed[k] = CLOSED if place in keys else UNKNOWN if place in lifted else OPEN
         measured = surface.centres, spheres.radii, surface.distances, surface.normals, self._closed, force, off
-        return self._corrected(keys) if watch(self._record.fields, *since, measured) else (keys, "")
+        return self._corrected(keys) if watch(self._record, *since, measured) else (keys, "")
 
     def _corrected(self, keys: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         """Return the places whose switches count as closed, and the message."""
@@ -150,7 +149,7 @@ class Switches:
         return tuple(believed), f"foot switch: {'; '.join(said)}" if said else ""
 
 
-@entry(SwitchState.TYPE, REAL, FLAG, FLAG, Borrowed(MATRIX, VECTOR, VECTOR, MATRIX, VECTOR, VECTOR, VECTOR))
+@entry(SwitchState, float, bool, bool, (Matrix, Vector, Vector, Matrix, Vector, Vector, Vector))
 def watch(switches: SwitchState, dt: float, acted: bool, rests: bool, measured: tuple[Array, ...]) -> int:
     """Update all switches. Return the number of switches with a finding; `found` and `values` have them.
 

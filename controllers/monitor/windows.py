@@ -6,7 +6,6 @@ import math
 import numpy as np
 
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import FLAG, MATRIX, REAL, VECTOR, WHOLE, Borrowed
 from idyn.library.records import ArrayRecord, Matrix, Vector
 from idyn.solvers.linalg import copy, fill
 from idyn.types import Array
@@ -34,7 +33,7 @@ class JointMemory(ArrayRecord):
     full: Vector  # share of `WINDOW` at the torque limit
 
     def __init__(self, na: int) -> None:
-        self.put(**{name: np.zeros(na) for name in self.field_types})
+        self.put(**{name: np.zeros(na) for name in self.TYPE.fields})
 
 
 class BaseMemory(ArrayRecord):
@@ -105,10 +104,10 @@ STANDS = 1e-3  # the reference stands while that of no joint moves by more than 
 Arrays = tuple[Array, ...]
 
 
-MEASURED = Borrowed(*[VECTOR] * 7, MATRIX)  # type of the argument `measured` of `watch`
+MEASURED = (*[Vector] * 7, Matrix)  # type of the argument `measured` of `watch`
 
 
-@entry(AlarmState.TYPE, REAL, WHOLE, FLAG, FLAG, MEASURED)
+@entry(AlarmState, float, int, bool, bool, MEASURED)
 def watch(alarms: AlarmState, dt: float, lag: int, mismatch: bool, lies: bool, measured: Arrays) -> int:
     """Update all measures. Return 2k for the first alarm k that makes the mode degraded, 2k + 1 for the first that stops; −1.
 

@@ -23,7 +23,6 @@ from controllers.planners.chains import (
 from controllers.robot.kinematics import contact_places
 from idyn.errors import ConfigError
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import VECTOR
 from idyn.library.records import ArrayRecord, Cube, Indices, Matrix, Spans, Vector
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows, fill, lu_factor, lu_solve
@@ -105,7 +104,7 @@ class Legs(ArrayRecord):
 
     def feet(self, angles: Array) -> Array:
         """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (m)."""
-        places: Array = foot_places(self.fields, angles)
+        places: Array = foot_places(self, angles)
         return places
 
 
@@ -137,7 +136,7 @@ def _ends(robot: Robot, q: Array) -> tuple[list[int], list[int], Array]:
     return feet, ends, np.array(places)
 
 
-@entry(Legs.TYPE, VECTOR)
+@entry(Legs, Vector)
 def foot_places(legs: Legs, angles: Array) -> Array:
     """Return the foot centres in the base frame [m] (n, 3) at joint angles [rad] (m)."""
     n, size = legs.foot.max() + 1, legs.joints.shape[1]

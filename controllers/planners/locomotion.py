@@ -222,7 +222,7 @@ class Locomotion:
         self._footholds.reset()
         self.plan.cubics.rest(self._feet)
         self.plan.angles[:] = self._angles
-        restart(self.plan.fields)
+        restart(self.plan)
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s], which must not decrease. Path and heights use the base of `state`."""
@@ -236,7 +236,7 @@ class Locomotion:
             self._footholds.look(self._terrain, q, t)
         elif self._slope.told:
             self._slope.target[:] = self._gradient(q)
-        reached = follow(self.plan.fields, t, measured, near, motion)
+        reached = follow(self.plan, t, measured, near, motion)
         if self._wanted is not self._present and self.plan.change[READY]:
             self.plan.adopt(self._wanted)
             self.plan.restart_cycle(t)

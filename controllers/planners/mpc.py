@@ -247,8 +247,8 @@ class MpcPlanner:
         x, y, yaw = body.plane.tolist()
         forward = turned(yaw).T @ body.velocity[:2]
         moving = np.array([*forward, 0.0, 0.0, 0.0, body.turn[2]])
-        wanted = command(self.path.fields, t, (x, y, yaw))
-        wanted, most = corrected(self.path.fields, wanted, self._velocity, moving, dt), self.path.accelerations * dt
+        wanted = command(self.path, t, (x, y, yaw))
+        wanted, most = corrected(self.path, wanted, self._velocity, moving, dt), self.path.accelerations * dt
         self._velocity = self._velocity + np.clip(wanted - self._velocity, -most, most)
         at = body.plane if self._reference is None else self._reference
         at = at + dt * np.array([*(turned(at[2]) @ self._velocity[:2]), self._velocity[2]])

@@ -8,7 +8,6 @@ from controllers.config.loading import NonNegative, Settings
 from controllers.config.numbers import Numbers
 from idyn.errors import ConfigError
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import REAL, VECTOR, several
 from idyn.library.records import ArrayRecord, Indices, Matrix, Vector
 from idyn.solvers.linalg import fill
 from idyn.types import Array
@@ -76,7 +75,7 @@ class Path(ArrayRecord):
         self.progress[:], self.steering[:], self.trim[:] = 0, 0.0, 0.0
 
 
-@entry(Path.TYPE, REAL, several(REAL, 3))
+@entry(Path, float, (float,) * 3)
 def command(path: Path, t: float, pose: Triple) -> Triple:
     """Return the base velocity forward, left [m/s] and turn [rad/s] at time t [s].
 
@@ -108,7 +107,7 @@ def command(path: Path, t: float, pose: Triple) -> Triple:
     return speed * ahead, 0.0, turn
 
 
-@entry(Path.TYPE, several(REAL, 3), VECTOR, VECTOR, REAL)
+@entry(Path, (float,) * 3, Vector, Vector, float)
 def corrected(path: Path, wanted: Triple, planned: Array, v: Array, dt: float) -> Triple:
     """Return the velocity to plan so that the base comes to move at `wanted`: integral feedback of the difference between the
     expected and the measured velocity. None towards waypoints, which the measured base approaches anyway.

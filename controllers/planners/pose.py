@@ -15,8 +15,7 @@ from controllers.planners.legs import Legs, Triad, solve
 from controllers.planners.path import Triple
 from idyn.errors import ConfigError, InputError
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import MATRIX, REAL, VECTOR, Borrowed, Output
-from idyn.library.records import ArrayRecord, Matrix, Vector
+from idyn.library.records import ArrayRecord, Matrix, Vector, written
 from idyn.model.so3 import cross
 from idyn.types import Array
 
@@ -26,7 +25,7 @@ HASTE = 10.0  # largest acceleration per largest rate [1/s]; above `GAIN`, so th
 ARRIVED = 1e-6  # distance and rate below which the motion has arrived [m, rad; m/s, rad/s]
 BISECTIONS = 7  # number of bisections for the reach in the plane
 SHARES = 21  # number of shares of the configured limits that are tried for the reach of the legs
-FEET, MOTION = Borrowed(MATRIX), Output(VECTOR, VECTOR, VECTOR)  # types of the arguments `feet` and `motion` of `stand`
+FEET, MOTION = (Matrix,), written((Vector, Vector, Vector))  # types of the arguments `feet` and `motion` of `stand`
 
 
 class PoseSettings(Settings, frozen=True):
@@ -109,7 +108,7 @@ class Reach:
         base, n = BasePose(PoseSettings()), len(self._angles)
         base.x[:] = base.target[:] = pose
         motion = self._angles.copy(), np.zeros(n), np.zeros(n)
-        found = stand(base.fields, self._legs.fields, 0.0, (self._feet + np.array(moved),), motion)
+        found = stand(base, self._legs, 0.0, (self._feet + np.array(moved),), motion)
         motors, (low, high) = motion[0][: len(self._ranges[0])], self._ranges
         return bool(found and (motors >= low).all() and (motors <= high).all())
 
@@ -182,7 +181,7 @@ def begin_leaning(pose: BasePose, up: Array) -> None:
         turn(pose)
 
 
-@entry(BasePose.TYPE, Legs.TYPE, REAL, FEET, MOTION)
+@entry(BasePose, Legs, float, FEET, MOTION)
 def stand(pose: BasePose, legs: Legs, dt: float, feet: tuple[Array], motion: Triad) -> bool:
     """Move the pose for a time [s] and fill the joint motion of feet that stand; return whether all of them are reached.
 

@@ -26,7 +26,7 @@ from controllers.planners.plan import (
 )
 from controllers.planners.pose import advance, in_base, level_motion
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import INDICES, REAL, VECTOR, Borrowed, Output, several
+from idyn.library.records import Indices, Vector, written
 from idyn.model import so3
 from idyn.solvers.linalg import axpy, copy, fill
 from idyn.terms.inputs import finite
@@ -98,7 +98,7 @@ def integrate_pose(pose: Array, u: Triple, time: float) -> Triple:
     return x + c * dx - s * dy, y + s * dx + c * dy, yaw + turn
 
 
-@entry(several(REAL, 2), several(REAL, 3), several(REAL, 3), several(REAL, 2))
+@entry((float,) * 2, (float,) * 3, (float,) * 3, (float,) * 2)
 def from_hip(hip: tuple[float, float], r: Triple, off: Triple, times: tuple[float, float]) -> tuple[float, float]:
     """Return the displacement of a foothold from the hip at touchdown, in the frame of the base [m]: half a stance of the
     command further, and the capture point of the deviation.
@@ -147,7 +147,7 @@ ROUNDING = 1e-9  # share of the period by which swings end before their paths do
 SETTLE = 0.1  # time after touchdown in which a foot moves to its nominal height below a level base [s]
 
 
-@entry(Plan.TYPE)
+@entry(Plan)
 def restart(plan: Plan) -> None:
     """Reset the plan. Until the start of the gait, the feet move to their nominal positions."""
     plan.t, plan.patience = np.nan, plan.max_patience
@@ -160,10 +160,10 @@ def restart(plan: Plan) -> None:
             aim(plan.cubics, i, k, 0.0, plan.start, plan.hips[i, k], 0.0)
 
 
-MEASURED, CONTACTS, MOTION = Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(INDICES, VECTOR), Output(VECTOR, VECTOR, VECTOR)
+MEASURED, CONTACTS, MOTION = (Vector, Vector, Vector), (Indices, Vector), written((Vector, Vector, Vector))
 
 
-@entry(Plan.TYPE, REAL, MEASURED, CONTACTS, MOTION)
+@entry(Plan, float, MEASURED, CONTACTS, MOTION)
 def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array], motion: Triad) -> bool:
     """Update the plan to time t [s] and fill the joint motion. Return whether all feet are within reach.
 

@@ -106,7 +106,7 @@ class Stand(Trajectory):
             return self._last
         m, na = len(self._angles), self._na
         motion = self._bent.copy(), np.empty(m), np.empty(m)
-        reached = stand(base.fields, self._legs.fields, dt, (self._feet,), motion)
+        reached = stand(base, self._legs, dt, (self._feet,), motion)
         self._bent, q, v, a = motion[0], *(part[:na] for part in motion)
         self._moves = bool(base.dx.any() or base.ddx.any() or (base.x != base.target).any())
         self._last = Reference(q=q, v=v, a=a, pose=base.x.copy(), problem="" if reached else UNREACHED)

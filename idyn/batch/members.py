@@ -12,7 +12,6 @@ import numpy as np
 from idyn.batch.arrays import TOUCH
 from idyn.laws.law import unlimited_somewhere
 from idyn.library.kernels import compiled, entry_point
-from idyn.library.kinds import CUBE, INDICES, WHOLE, Borrowed
 from idyn.library.records import ArrayRecord, Bases, Cube, Flags, Indices, Matrix, Spans
 from idyn.model.robot import Robot
 from idyn.prediction.finish import BEYOND_FORCE, BEYOND_TORQUE, FIGURES, UNSELECTED, aim, choose_kept
@@ -130,7 +129,7 @@ def _fill_dynamics(d: Dynamics, m: Members, terms: tuple[Array, ...], t: int, i:
 @cache
 def solve_members_for(kind: Any) -> Callable[..., None]:
     """Return `solve_members` for the methods of a law."""
-    return entry_point(solve_members, kind.TYPE, Members.TYPE, Borrowed(CUBE, CUBE, CUBE, CUBE), INDICES, WHOLE)
+    return entry_point(solve_members, kind, Members, (Cube, Cube, Cube, Cube), Indices, int)
 
 
 CHUNK = 64  # maximum number of members of a chunk: the terms of so many fit into the cache of the processor
@@ -158,7 +157,7 @@ class Worker:
             fresh[0] = True
             states = zip(members.q[chunk][fresh], members.v[chunk][fresh], strict=True)
             self._robot.terms_of(states, *self._terms)
-            solve_members_for(kind)(method.fields, members.fields, self._terms, np.cumsum(fresh) - 1, chunk.start)
+            solve_members_for(kind)(method, members, self._terms, np.cumsum(fresh) - 1, chunk.start)
 
 
 class WorkerPool:

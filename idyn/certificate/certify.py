@@ -32,8 +32,7 @@ from idyn.certificate.soft import soft_constraints
 from idyn.contact.ground import MOST_FRICTION, Material
 from idyn.contact.soft import SoftConstraints
 from idyn.library.kernels import compiled, entry, inlined, stack_array
-from idyn.library.kinds import MATRIX, VECTOR, written
-from idyn.library.records import named
+from idyn.library.records import Matrix, Vector, written
 from idyn.terms.stages import Given
 from idyn.types import Array
 
@@ -95,7 +94,7 @@ def released(c: Contact) -> bool:
     return separates(c) and c.ps == 0.0 and c.pt == 0.0 and c.pn == 0.0
 
 
-@entry(named(Contact), written(VECTOR))
+@entry(Contact, written(Vector))
 def no_slip(c: Contact, residuals: Array) -> None:
     """Check 0 ≤ p_N ⟂ w ≥ 0, and û_T = 0 unless the contact is released; p_T = 0 for μ = 0."""
     worse(residuals, COMPLEMENTARITY, abs(min(c.pn, c.w)))
@@ -105,7 +104,7 @@ def no_slip(c: Contact, residuals: Array) -> None:
         worse(residuals, SLIP, max(abs(c.vs), abs(c.vt)))
 
 
-@entry(named(Contact), MATRIX, written(VECTOR))
+@entry(Contact, Matrix, written(Vector))
 def coulomb(c: Contact, directions: Array, residuals: Array) -> None:
     """Check complementarity of (p_N, w), (p_F, w_F) and (λ, w_λ), the cone, and û_T = 0 for unlimited friction."""
     worse(residuals, COMPLEMENTARITY, abs(min(c.pn, c.w)))
@@ -129,7 +128,7 @@ def coulomb(c: Contact, directions: Array, residuals: Array) -> None:
     worse(residuals, CONE, -rest)
 
 
-@entry(named(Contact), written(VECTOR))
+@entry(Contact, written(Vector))
 def exact_cone(c: Contact, residuals: Array) -> None:
     """Check 0 ≤ p_N ⟂ w ≥ 0, and maximal dissipation: p_T is the point of its disc nearest to p_T − û_T."""
     worse(residuals, COMPLEMENTARITY, abs(min(c.pn, c.w)))
@@ -145,7 +144,7 @@ def exact_cone(c: Contact, residuals: Array) -> None:
     worse(residuals, CONE, np.hypot(c.ps, c.pt) - most)
 
 
-@entry(named(Contact), VECTOR, MATRIX, written(VECTOR))
+@entry(Contact, Vector, Matrix, written(Vector))
 def optimal(c: Contact, descent: Array, directions: Array, residuals: Array) -> None:
     """Check optimality for the convex laws: along each ray of the cone, load and slope of the objective are complementary.
 

@@ -15,7 +15,7 @@ from idyn.certificate.drift import (
     unit_velocity,
 )
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import REAL, VECTOR, WHOLE, written
+from idyn.library.records import Vector, written
 from idyn.model.so3 import cross
 from idyn.terms.stages import Given
 from idyn.types import Array
@@ -23,7 +23,7 @@ from idyn.types import Array
 DYNAMICS, DEMAND, COMPLEMENTARITY, CONE, PENETRATION, SLIP = range(6)  # indices of `idyn.types.Residuals`
 
 
-@entry(written(VECTOR), WHOLE, REAL)
+@entry(written(Vector), int, float)
 def worse(residuals: Array, which: int, error: float) -> None:
     """Raise the residual with index `which` to `error` if that is larger."""
     residuals[which] = max(residuals[which], error)

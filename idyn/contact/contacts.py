@@ -7,7 +7,7 @@ import numpy as np
 from idyn.contact.terrain import Terrain
 from idyn.errors import FrameNotFound, InputError
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import CUBE, INDICES, MATRIX, SPANS, VECTOR, Borrowed, Output, written
+from idyn.library.records import Cube, Indices, Matrix, Spans, Vector, written
 from idyn.model.robot import Robot
 from idyn.model.tree import Spheres
 from idyn.types import Array, ContactSet, Kinematics, Record
@@ -233,7 +233,7 @@ def first_tangents(normals: Array) -> Array:
     return tangents
 
 
-@entry(Borrowed(MATRIX, VECTOR, VECTOR, MATRIX), Output(MATRIX, MATRIX, VECTOR))
+@entry((Matrix, Vector, Vector, Matrix), written((Matrix, Matrix, Vector)))
 def _sphere_contacts(surface: tuple[Array, ...], contacts: tuple[Array, ...]) -> None:
     """Fill the contacts of n spheres with a surface.
 
@@ -249,7 +249,7 @@ def _sphere_contacts(surface: tuple[Array, ...], contacts: tuple[Array, ...]) ->
     _first_tangents(normals, tangents)
 
 
-@entry(Borrowed(MATRIX, MATRIX), Borrowed(INDICES), Output(MATRIX))
+@entry((Matrix, Matrix), (Indices,), written((Matrix,)))
 def fill_centres(places: tuple[Array, Array], joints: tuple[Array], out: tuple[Array]) -> None:
     """Fill positions of points fixed to joints, in the world: o + R offset.
 
@@ -266,7 +266,7 @@ def fill_centres(places: tuple[Array, Array], joints: tuple[Array], out: tuple[A
                 centres[i, r] += placed[3 * c + r] * offsets[i, c]
 
 
-@entry(MATRIX, written(MATRIX))
+@entry(Matrix, written(Matrix))
 def _first_tangents(normals: Array, tangents: Array) -> None:
     """Fill tangents (n, 3) with (e − (e · n) n)/‖…‖, e along x or y, see `first_tangents`."""
     for i in range(len(normals)):
@@ -305,7 +305,7 @@ def sphere_against_box(centre: Array, radius: float, half: Array, normal: Array)
     return abs(centre[face]) - half[face] - radius
 
 
-@entry(SPANS, MATRIX, VECTOR, CUBE, MATRIX, MATRIX)
+@entry(Spans, Matrix, Vector, Cube, Matrix, Matrix)
 def pair_contacts(
     pairs: Array, centres: Array, radii: Array, rotations: Array, origins: Array, halves: Array
 ) -> tuple[Array, Array, Array]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from idyn.errors import InputError
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import MATRIX, REAL, VECTOR, Borrowed, Output
+from idyn.library.records import Matrix, Vector, written
 from idyn.types import Array, Record
 
 
@@ -104,7 +104,7 @@ def allowance(g: Any, i: int) -> float:
     return opening_speed(g.gaps[i], g.dt, g.noise, g.recovery_speed)
 
 
-@entry(Borrowed(VECTOR, MATRIX, MATRIX), REAL, Output(MATRIX))
+@entry((Vector, Matrix, Matrix), float, written((Matrix,)))
 def in_world(given: tuple[Array, Array, Array], largest: float, out: tuple[Array]) -> None:
     """Fill forces in the world (n, 3), each component limited to ± largest. given: (forces in rows S, T, N (3n), first tangents
     s, normals n, each (n, 3)); out: tuple of the forces"""

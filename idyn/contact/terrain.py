@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import MATRIX, REAL, VECTOR, WHOLE, Borrowed, Output, written
+from idyn.library.records import Matrix, Vector, written
 from idyn.solvers.linalg import scale
 from idyn.types import Array
 
@@ -126,7 +126,7 @@ def empty_distances(points: Array) -> tuple[Array, Array]:
     return np.empty(len(points)), np.empty((len(points), 3))
 
 
-@entry(Borrowed(MATRIX), REAL, Output(VECTOR, MATRIX))
+@entry((Matrix,), float, written((Vector, Matrix)))
 def _plane(places: tuple[Array], height: float, out: tuple[Array, Array]) -> None:
     """Fill distances (n) and normals (n, 3) of the plane z = height for points (n, 3)."""
     (points,), (distances, normals) = places, out
@@ -135,7 +135,7 @@ def _plane(places: tuple[Array], height: float, out: tuple[Array, Array]) -> Non
         normals[i, 0], normals[i, 1], normals[i, 2] = 0.0, 0.0, 1.0
 
 
-@entry(MATRIX, REAL, REAL, REAL, WHOLE, REAL, written(VECTOR), written(MATRIX))
+@entry(Matrix, float, float, float, int, float, written(Vector), written(Matrix))
 def _stairs(
     points: Array, start: float, depth: float, rise: float, steps: int, height: float, distances: Array, normals: Array
 ) -> None:
@@ -215,7 +215,7 @@ def hills(*, side: float, resolution: float, count: int, height: float, variance
     return height * (total - total.min()) / (total.max() - total.min())
 
 
-@entry(MATRIX, MATRIX, REAL, written(VECTOR), written(MATRIX))
+@entry(Matrix, Matrix, float, written(Vector), written(Matrix))
 def _query(points: Array, coefficients: Array, resolution: float, distances: Array, normals: Array) -> None:
     """Fill distances (n) and normals (n, 3) of the surface from points (n, 3).
 
@@ -244,7 +244,7 @@ def _query(points: Array, coefficients: Array, resolution: float, distances: Arr
         distances[i] = ((cx - x) * -zx + (cy - y) * -zy + (cz - z)) / length
 
 
-@entry(MATRIX, MATRIX, REAL)
+@entry(Matrix, Matrix, float)
 def _heights(points: Array, coefficients: Array, resolution: float) -> Array:
     z = np.empty(len(points))
     for i in range(len(points)):

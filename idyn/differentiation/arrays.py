@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.library.kinds import INDICES, VECTOR
+from idyn.library.records import Indices, Vector
 from idyn.solvers.linalg import axpy, backward, copy, fill, fill_rows, forward, scale
 from idyn.solvers.rows import reduce_rows
 from idyn.types import Array
@@ -16,7 +16,7 @@ CODES = 4  # place of the code of the first contact in `Expansion.marks`
 V_HAT, PULL, HELD_Y, ACCELERATION, STIRRED, VELOCITY = range(6)  # rows of `Expansion.motions`
 P, CHANGE, HOLDING = range(3)  # rows of `Expansion.impulses`
 
-EXPANSION = VECTOR, INDICES  # types of the arrays of an `Expansion`
+EXPANSION = Vector, Indices  # types of the arrays of an `Expansion`
 
 DIMENSION, OBJECTIVE, RANK, DRIFTS = range(4)
 """First entries of `Expansion.marks`; then the codes of the contacts, then the order of the held rows."""

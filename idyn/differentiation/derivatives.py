@@ -113,7 +113,7 @@ class Derivatives:
         setting, expansion = self._setting, self._expansion
         out = np.empty((len(self._by_demand), k))
         given = (inverse,) if inverse else ()
-        getattr(parts, name)(setting.model.fields, expansion, *given, setting.numbers, (out,))
+        getattr(parts, name)(setting.model, expansion, *given, setting.numbers, (out,))
         return self._split(out)
 
     def _split(self, out: Array) -> Slope:
@@ -200,6 +200,6 @@ def _expanded(
         holds = consistency is Consistency.HOLD
         flags = kind, law.round_cones, law.unlimited_friction, holds or consistency is Consistency.STICK, holds
         solved, given = (answer.p, answer.v_plus, answer.tau), (last, force, torque, q_ddot, law.directions)
-        return bool(expand(d.fields, (state.q, state.v), (bodies, others, points, *shapes), solved, given, flags, out))
+        return bool(expand(d, (state.q, state.v), (bodies, others, points, *shapes), solved, given, flags, out))
     except (TypeError, ValueError):  # arrays of other types or shapes
         return False

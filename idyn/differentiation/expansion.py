@@ -28,7 +28,7 @@ from idyn.differentiation.motions import hold
 from idyn.differentiation.operators import Choice, fill_operators
 from idyn.differentiation.parts import by_demand
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import MATRIX, VECTOR, WHOLE, Borrowed, Output, several
+from idyn.library.records import Matrix, Vector, written
 from idyn.solvers.linalg import cholesky, copy, copy_rows, dot, fill, forward_rows, product_by_rows, scale
 from idyn.terms.drift import slipping_point
 from idyn.terms.inputs import CONTACTS, recall
@@ -40,13 +40,13 @@ Flags = tuple[int, int, int, int, int]
 
 
 @entry(
-    Dynamics.TYPE,
-    Borrowed(VECTOR, VECTOR),
+    Dynamics,
+    (Vector, Vector),
     CONTACTS,
-    Borrowed(VECTOR, VECTOR, VECTOR),
-    Borrowed(MATRIX, MATRIX, VECTOR, VECTOR, MATRIX),
-    several(WHOLE, 5),
-    Output(*EXPANSION, MATRIX),
+    (Vector, Vector, Vector),
+    (Matrix, Matrix, Vector, Vector, Matrix),
+    (int,) * 5,
+    written((*EXPANSION, Matrix)),
 )
 def expand(d: Dynamics, state: Arrays, contacts: Arrays, answer: Arrays, before: Arrays, how: Flags, out: Arrays) -> bool:
     """Fill an `Expansion`. Return False if the record does not hold the dynamics of this state and these contacts, or if an

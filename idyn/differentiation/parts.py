@@ -27,7 +27,7 @@ from idyn.differentiation.motions import (
     turn_velocities,
 )
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import MATRIX, REAL, Borrowed, Output, several
+from idyn.library.records import Matrix, written
 from idyn.solvers.linalg import axpy, copy, fill_rows, product, product_by_rows, product_transposed, scale
 from idyn.terms.stages import Model
 from idyn.types import Array
@@ -136,7 +136,7 @@ def by_demand(model: Model, x: Expansion, dt: float, out: Array) -> None:
     propagate(model, x, Seeds(v_a, nothing, nothing, nothing, nothing), dt, out)
 
 
-@entry(Model.TYPE, Borrowed(*EXPANSION), Borrowed(MATRIX), several(REAL, 3), Output(MATRIX))
+@entry(Model, EXPANSION, (Matrix,), (float,) * 3, written((Matrix,)))
 def by_velocity(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out: Arrays) -> None:
     """Fill the derivatives by the velocity (k = nv). inverse: (slope of the inverse dynamics by v (nv, nv))"""
     x, (by_v,), (dt, keep, _), nothing = opened(model, given), inverse, numbers, stack_array((0, 0))
@@ -160,7 +160,7 @@ def by_velocity(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, 
     propagate(model, x, Seeds(v_a, R, b, nothing, nothing), dt, out[0])
 
 
-@entry(Model.TYPE, Borrowed(*EXPANSION), Borrowed(MATRIX, MATRIX), several(REAL, 3), Output(MATRIX))
+@entry(Model, EXPANSION, (Matrix, Matrix), (float,) * 3, written((Matrix,)))
 def by_place(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out: Arrays) -> None:
     """Fill the derivatives by the configuration (k = nv). inverse: (slope of the inverse dynamics by q, and the same at
     the acceleration plus y/dt (nv, nv))"""
@@ -199,7 +199,7 @@ def by_place(model: Model, given: Arrays, inverse: Arrays, numbers: Numbers, out
     propagate(model, x, Seeds(v_a, R, b, nothing, gradient), dt, out[0])
 
 
-@entry(Model.TYPE, Borrowed(*EXPANSION), several(REAL, 3), Output(MATRIX))
+@entry(Model, EXPANSION, (float,) * 3, written((Matrix,)))
 def by_friction(model: Model, given: Arrays, numbers: Numbers, out: Arrays) -> None:
     """Fill the derivatives by the friction coefficients (k = n). The impulses change directly, by dp at fixed coordinates:
     db = D̂ dp."""
@@ -230,7 +230,7 @@ def by_friction(model: Model, given: Arrays, numbers: Numbers, out: Arrays) -> N
     propagate(model, x, Seeds(nothing, nothing, b, direct, gradient), numbers[0], slope)
 
 
-@entry(Model.TYPE, Borrowed(*EXPANSION), several(REAL, 3), Output(MATRIX))
+@entry(Model, EXPANSION, (float,) * 3, written((Matrix,)))
 def by_preferred(model: Model, given: Arrays, numbers: Numbers, out: Arrays) -> None:
     """Fill the derivatives by the preferred forces [N] in contact rows (k = 3n)."""
     x, (slope,), dt = opened(model, given), out, numbers[0]

@@ -34,8 +34,7 @@ from idyn.laws.law import (
 )
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold, opening, solve_no_slip, without_separating
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import FLAG, MATRIX, REAL, VECTOR, WHOLE
-from idyn.library.records import named
+from idyn.library.records import Matrix, Vector
 from idyn.solvers.lemke import covering, lemke, pivot
 from idyn.solvers.linalg import axpy, copy, dot
 from idyn.solvers.qp import check_backend, solve_qp
@@ -49,7 +48,7 @@ SPREADS = 0.01, 1.0  # see `idyn.solvers.lemke.covering`: 0.01 avoids the ties o
 FEW = 8  # maximum number of contacts for which the method of Lemke takes less time than a QP back end
 
 
-@entry(MATRIX, VECTOR, VECTOR, FLAG, MATRIX, WHOLE, REAL, WHOLE)
+@entry(Matrix, Vector, Vector, bool, Matrix, int, float, int)
 def least_contact_energy(
     Y: Array, b: Array, mu: Array, unlimited: bool, directions: Array, rule: int, rank: float, max_pivots: int
 ) -> tuple[Array, int, int]:
@@ -122,7 +121,7 @@ def pivot_to_basis(program: Program, basis: Array) -> tuple[Array, Array, Array,
     return p, y, flags, SOLVED if status == SOLVED and solved else NOT_CERTIFIED, pivots
 
 
-@entry(named(Program), WHOLE)
+@entry(Program, int)
 def least_kinetic_energy(program: Program, max_pivots: int) -> tuple[Array, Array, int, int]:
     """Minimise the kinetic energy by Lemke's method. Return p (3n), multipliers of non-penetration y (n), status and pivots."""
     n, k = len(program.mu), len(program.directions)

@@ -9,8 +9,7 @@ import numpy as np
 from idyn.laws.convex_program import Program, Rays, along_rays, cone_rays, units
 from idyn.laws.law import FACE_ZERO, is_free
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import FLAG, MASK, VECTOR
-from idyn.library.records import named
+from idyn.library.records import Mask, Vector
 from idyn.solvers.linalg import axpy, copy, dot, fill, lu_refined
 from idyn.solvers.pivoting import append_row, delete_row, solve_active
 from idyn.types import Array
@@ -22,7 +21,7 @@ COARSE = 1e4  # factor on the squared length for `append_row`: orthogonal parts 
 CLEARLY = 1e9  # the same for tangential rays of free sign, which are selected early: a hundredth of the length
 
 
-@entry(named(Program), MASK, FLAG)
+@entry(Program, Mask, bool)
 def solve_basis(program: Program, basis: Array, release: bool) -> tuple[Array, Array, Array, bool]:
     """Solve at a basis (n, k + 1): columns of the k rays, then of y. release: whether separating contacts of unlimited friction
     may slide
@@ -69,7 +68,7 @@ def solve_basis(program: Program, basis: Array, release: bool) -> tuple[Array, A
     return p, y, flags, solved and optimal
 
 
-@entry(named(Program), VECTOR, VECTOR, FLAG)
+@entry(Program, Vector, Vector, bool)
 def face_at(program: Program, p: Array, y: Array, release: bool) -> Array:
     """Return flags of the face (n, 2 + k) for a solution p (3n), y (n) without a basis."""
     Y, n, m = program.Y, len(program.mu), program.Y.shape[1]
@@ -168,7 +167,7 @@ def _face(program: Program, rays: Rays, descent: Array, parts: Array, tolerance:
     return flags, optimal
 
 
-@entry(named(Program), VECTOR, VECTOR)
+@entry(Program, Vector, Vector)
 def basis_of(program: Program, p: Array, y: Array) -> Array:
     """Return a basis (n, k + 1) for a solution p (3n), y (n): independent loaded rays and pressed contacts that cause the same
     motion as p and y."""

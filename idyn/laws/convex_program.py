@@ -6,8 +6,7 @@ import numpy as np
 
 from idyn.laws.law import is_free
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import MATRIX, REAL, VECTOR
-from idyn.library.records import Matrix, Vector, named
+from idyn.library.records import Matrix, Vector
 from idyn.solvers.linalg import axpy, dot
 from idyn.types import Array
 
@@ -33,7 +32,7 @@ class Rays(NamedTuple):
     signed: Array  # whether the coordinate of an entry must be ≥ 0 (n k, bool)
 
 
-@entry(MATRIX, VECTOR, VECTOR)
+@entry(Matrix, Vector, Vector)
 def units(Y: Array, b: Array, energy: Array) -> tuple[float, float]:
     """Return the mean diagonal of D_NN [1/kg] and the largest speed of the problem [m/s]; 1 instead of zero."""
     n, d, speed = len(b) // 3, 0.0, 0.0
@@ -104,7 +103,7 @@ def along_rays(program: Program, p: Array) -> Array:
     return out
 
 
-@entry(named(Program), REAL)
+@entry(Program, float)
 def assemble(program: Program, regularisation: float) -> tuple[Array, Array, Array, Array, float, float]:
     """Return (H, f, A, lower, unit, ε): the stage-I program in units of order one, the unit of impulse [N·s], and ε [1/kg].
 

@@ -10,7 +10,7 @@ from idyn.certificate.certify import Conditions
 from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, Rung, Solutions, Start, polygon, unlimited_somewhere, unsolved
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip, barely_loaded, without_separating
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import FLAG, MASK, MATRIX, REAL, VECTOR, WHOLE
+from idyn.library.records import Mask, Matrix, Vector
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import affine, copy_rows, dot, fill, least, lu_refined
 from idyn.status import NOT_CERTIFIED, RAY, SINGULAR, SOLVED
@@ -161,7 +161,7 @@ class Coulomb(Law):
         return Attempt(p, face, status, pivots, after)
 
 
-@entry(MATRIX, VECTOR, VECTOR, MATRIX, REAL)
+@entry(Matrix, Vector, Vector, Matrix, float)
 def assemble(Y: Array, b: Array, mu: Array, directions: Array, regularisation: float) -> tuple[Array, Array, float, float]:
     """Return M and q of the LCP in the order p_N, p_F (contact by contact), λ, and the units of impulse and speed."""
     n, k = len(mu), len(directions)
@@ -211,7 +211,7 @@ def scaled(Y: Array, b: Array, mu: Array, directions: Array, G: Array, q: Array)
     return d if d > 0.0 else 1.0, speed
 
 
-@entry(MATRIX, VECTOR, VECTOR, MATRIX, MASK, FLAG, REAL, WHOLE)
+@entry(Matrix, Vector, Vector, Matrix, Mask, bool, float, int)
 def solve_coulomb(
     Y: Array, b: Array, mu: Array, directions: Array, guess: Array, warm: bool, regularisation: float, max_pivots: int
 ) -> tuple[Array, Array, int, int, Array]:

@@ -7,7 +7,7 @@ import numpy as np
 from idyn.laws.coulomb import NEGATIVE, Coulomb, assemble
 from idyn.laws.law import Attempt, Rung, Solutions, Start, no_kernel, single
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import MATRIX, VECTOR
+from idyn.library.records import Matrix, Vector
 from idyn.solvers.lemke import basis_solution, natural_residual
 from idyn.solvers.linalg import copy
 from idyn.status import SINGULAR, SOLVED, TOO_MANY_CONTACTS
@@ -39,7 +39,7 @@ class Enumeration(Coulomb):
         yield ("enumeration", Attempt(p, single(len(last)), status, tried, p.reshape(-1, 3)))
 
 
-@entry(MATRIX, VECTOR, VECTOR, MATRIX, VECTOR)
+@entry(Matrix, Vector, Vector, Matrix, Vector)
 def nearest_solution(Y: Array, b: Array, mu: Array, directions: Array, last: Array) -> tuple[Array, int, int]:
     """Return the basic solution p (3n) with the smallest ‖p − last‖, its status, and the number of bases solved."""
     n, k = len(mu), len(directions)

@@ -27,7 +27,7 @@ from idyn.laws.law import (
 )
 from idyn.laws.no_slip import without_separating
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import MATRIX, VECTOR
+from idyn.library.records import Matrix, Vector
 from idyn.solvers.linalg import axpy, copy, dot, lu_refined
 from idyn.solvers.qp import METHODS, solve_cones
 from idyn.status import NOT_CERTIFIED, SOLVED
@@ -125,7 +125,7 @@ def exact_cone_kernel(problem: ReducedProblem, law: LawData, basis: Array, rung:
     return Attempt(p, Face(flags, law.directions, given.mu, False, friction), status, steps, basis, given.mu[:0], 0.0)
 
 
-@entry(MATRIX, VECTOR, VECTOR, VECTOR)
+@entry(Matrix, Vector, Vector, Vector)
 def solve_exact_cone(Y: Array, b: Array, mu: Array, start: Array) -> tuple[Array, Array, Array, int, int]:
     """Solve F(p) = 0 from impulses `start` (3n). Return impulses (3n), flags (n, 3) and friction (n, 2) of the face, status and
     number of Newton steps."""

@@ -10,9 +10,8 @@ from idyn.certificate.certify import Conditions
 from idyn.contact.ground import RIGID, Material
 from idyn.contact.soft import Soft, SoftConstraints
 from idyn.errors import ConfigError
-from idyn.library.kernels import LAWS, compiled, entry, stack_array
-from idyn.library.kinds import FLAG, MATRIX, VECTOR, written
-from idyn.library.records import ArrayRecord, Matrix
+from idyn.library.kernels import compiled, entry, record_for, stack_array
+from idyn.library.records import ArrayRecord, Matrix, Vector, written
 from idyn.solvers.linalg import fill
 from idyn.status import NOT_CERTIFIED
 from idyn.terms.reduction import Reduced
@@ -182,7 +181,7 @@ def unsolved(problem: ReducedProblem, law: LawData, basis: Array) -> Attempt:
 
 def law_data(law: Law, soft: SoftConstraints) -> LawData:
     """Return the law's settings for compiled code; their type selects the law's kernel. soft: see `LawData`"""
-    record: LawData = LAWS.record_for(LawData, law.kernel)(law, soft)
+    record: LawData = record_for(LawData, law.kernel)(law, soft)
     return record
 
 
@@ -192,7 +191,7 @@ def is_free(mu: float, unlimited: bool) -> bool:
     return mu == np.inf or (unlimited and mu > 0.0)
 
 
-@entry(VECTOR, FLAG)
+@entry(Vector, bool)
 def unlimited_somewhere(mu: Array, unlimited: bool) -> tuple[bool, bool]:
     """Return (some, all): whether the friction of at least one contact is unlimited; and whether in addition all other contacts
     are either unlimited or frictionless, so that no friction is limited."""
@@ -204,7 +203,7 @@ def unlimited_somewhere(mu: Array, unlimited: bool) -> tuple[bool, bool]:
     return some, some and nowhere
 
 
-@entry(MATRIX, VECTOR, VECTOR, written(VECTOR))
+@entry(Matrix, Vector, Vector, written(Vector))
 def contact_velocity(Y: Array, b: Array, p: Array, u: Array) -> None:
     """Fill û = Y Yᵀ p + b (3n)."""
     nu = Y.shape[1]

@@ -23,7 +23,7 @@ from idyn.laws.mujoco_rows import (
 )
 from idyn.laws.sap import CONVERGED, SIX, THREE, minimise, start
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import FLAGS, VECTOR, written
+from idyn.library.records import Flags, Vector, written
 from idyn.solvers.linalg import (
     affine,
     apply,
@@ -47,7 +47,7 @@ MOST_ROUNDS = 50  # most rounds with an implicit step; each leaves the share h D
 ROWS = 3  # constraints of a joint: dry friction, and both ends of its range
 
 
-@entry(ReducedProblem.TYPE, SoftConstraints.TYPE, VECTOR, VECTOR, FLAGS, written(VECTOR))
+@entry(ReducedProblem, SoftConstraints, Vector, Vector, Flags, written(Vector))
 def joint_accelerations(
     problem: ReducedProblem, soft: SoftConstraints, asked: Array, tau: Array, given: Array, out: Array
 ) -> bool:

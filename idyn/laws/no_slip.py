@@ -23,7 +23,7 @@ import numpy as np
 from idyn.certificate.certify import Conditions
 from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, Rung, Start, contact_velocity
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import MASK, MATRIX, REAL, VECTOR, WHOLE
+from idyn.library.records import Mask, Matrix, Vector
 from idyn.solvers.linalg import backward, copy, copy_rows, dot, fill, fill_rows, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
 from idyn.status import RAY, SOLVED
@@ -146,7 +146,7 @@ class NoSlip(Law):
         return Attempt(p, face, status, pivots, after)
 
 
-@entry(MATRIX, VECTOR, VECTOR, MASK, WHOLE, REAL, WHOLE)
+@entry(Matrix, Vector, Vector, Mask, int, float, int)
 def solve_no_slip(
     Y: Array, b: Array, mu: Array, guess: Array, rule: int, rank: float, max_pivots: int
 ) -> tuple[Array, Array, int, int, Array]:

@@ -10,67 +10,88 @@ another one, both are in the library.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
-from idyn.library.dispatch import LAWS, attempt, python_of, stack_array
-from idyn.library.kinds import Kind
-from idyn.library.mode import LIBRARY, MODE, NUMBA
+import numpy as np
+
+from idyn.library.mode import BUILD, LIBRARY, MODE, NUMBA
 from idyn.library.native import native
+from idyn.library.records import ArrayRecord, kind_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-ENTRIES: list[tuple[Any, tuple[Kind, ...]]] = []
+ENTRIES: dict[tuple[Any, tuple[Any, ...]], None] = {}
 """Kernels and argument types of every entry that was defined in this process; the build compiles these."""
 
 _SOURCES: dict[Any, Any] = {}
-"""Python functions of the library's functions."""
+"""Kernels of the library's functions."""
 
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+CHOSEN: dict[str, Any] = {}
+"""Kernels that records choose in `attempt`, by the name of the record's type."""
 
 
 def compiled(function: F) -> F:
     """Mark a kernel: no Python objects, no exceptions, the GIL released."""
-    return function if MODE != NUMBA else _by_numba(function, cache=True)
+    return numba_mode.compiled(function) if MODE in (NUMBA, BUILD) else function
 
 
 def inlined(function: F) -> F:
     """Mark a kernel that is compiled as part of its caller."""
-    return function if MODE != NUMBA else _by_numba(function, inline="always")
+    return numba_mode.compiled(function, inline="always") if MODE in (NUMBA, BUILD) else function
 
 
-def _by_numba(function: Any, **options: Any) -> Any:
-    return numba_mode.compiled(function, **OPTIONS, **options)
+def entry(*types: Any) -> Callable[[F], F]:
+    """Mark a kernel that Python calls with arguments of these types, see `idyn.library.records`. Others raise TypeError."""
+    return lambda function: entry_point(compiled(function), *types)
 
 
-def entry(*types: Kind) -> Callable[[F], F]:
-    """Mark a kernel that Python calls with arguments of these types. Other arguments raise TypeError."""
-
-    def mark(function: F) -> F:
-        return entry_point(compiled(function), *types)
-
-    return mark
-
-
-def entry_point(kernel: Any, *types: Kind) -> Any:
-    """Return a kernel as a function that Python calls with arguments of these types. Other arguments raise TypeError."""
-    ENTRIES.append((kernel, types))
+def entry_point(kernel: Any, *types: Any) -> Any:
+    """Return a kernel as a function that Python calls with arguments of these types. Others raise TypeError."""
+    kinds = kind_of(types)
+    ENTRIES[kernel, kinds] = None
     if MODE != LIBRARY:
         return kernel
-    function = native(kernel, types)
+    function = native(kernel, kinds)
     _SOURCES[function] = kernel
     return function
 
 
-def interpreted(kernel: F) -> F:
+def interpreted(kernel: Any) -> Any:
     """Return the Python function of a kernel."""
-    function: F = _SOURCES.get(kernel) or python_of(kernel)
-    return function
+    kernel = _SOURCES.get(kernel, kernel)
+    return getattr(kernel, "py_func", kernel)
 
 
-if MODE == NUMBA:
+def stack_array(shape: Any, kind: Any = np.float64) -> Any:
+    """Return `np.empty(shape, kind)`, in the stack frame of the calling kernel if the array is small.
+
+    kind: np.float64, np.int64 or np.bool_
+
+    The array is valid during this call of the kernel: never return it, a view of it or a record that contains it. Never call
+    this function in a loop: each call takes stack.
+    """
+    return np.empty(shape, kind)
+
+
+@cache
+def record_for(base: type[ArrayRecord], kernel: Any) -> Any:
+    """Return the subclass of a record class that chooses `kernel` in `attempt`."""
+    function = interpreted(kernel)
+    name = f"{base.__name__}[{function.__module__}.{function.__name__}]"
+    made: Any = type(name, (base,), {"__module__": base.__module__})
+    CHOSEN[made.TYPE.name] = kernel
+    return made
+
+
+def attempt(problem: Any, law: Any, basis: Any, rung: int) -> Any:
+    """Run rung (solver attempt) number `rung` of a law by the kernel that its record chooses; see `idyn.laws.law.Attempt`."""
+    return interpreted(CHOSEN[law.TYPE.name])(problem, law, basis, rung)
+
+
+if MODE in (NUMBA, BUILD):
     try:
         from idyn.library.build import numba_mode
     except ImportError as error:
         raise ImportError(f"IDYN_KERNELS=numba needs a checkout: pip install -e '.[dev]' ({error})") from error
-
-__all__ = ["ENTRIES", "LAWS", "attempt", "compiled", "entry", "entry_point", "inlined", "interpreted", "stack_array"]
+    numba_mode.know(stack_array, attempt, CHOSEN)

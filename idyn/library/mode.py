@@ -2,16 +2,11 @@
 
 import os
 
-LIBRARY, NUMBA, PYTHON = "library", "numba", "python"
+LIBRARY, NUMBA, PYTHON, BUILD = "library", "numba", "python", "build"
 
-
-def _asked() -> str:
-    asked = os.environ.get("IDYN_KERNELS", "") or LIBRARY
-    if asked not in (LIBRARY, NUMBA, PYTHON):
-        raise ValueError(f"IDYN_KERNELS: expected 'library', 'numba' or 'python', got '{asked}'")
-    return asked
-
-
-MODE = _asked()
+MODE = os.environ.get("IDYN_KERNELS", "") or LIBRARY
 """`library`: kernels of the library, built before; nothing is compiled. `numba`: kernels are compiled when they are first
-called, for their developers (extra `dev`). `python`: kernels are plain functions, for the debugger. Set by `IDYN_KERNELS`."""
+called, for their developers (extra `dev`). `python`: kernels are plain functions, for the debugger. Set by `IDYN_KERNELS`;
+`build` is the build's own."""
+if MODE not in (LIBRARY, NUMBA, PYTHON, BUILD):
+    raise ValueError(f"IDYN_KERNELS: expected 'library', 'numba' or 'python', got '{MODE}'")

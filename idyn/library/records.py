@@ -1,106 +1,112 @@
-"""Array records: arrays and numbers by name that are passed to kernels as one struct; Python uses the same memory.
+"""What kernels receive: numbers, arrays, tuples and records. Their types are annotations:
 
-In a kernel a record is the address of its fields; the Python object keeps fields and arrays alive. The argument passed is a
-`StructHandle`, an integer whose value is the address. Each block of fields begins with the number of its record type
-(tag), which every call checks.
+    float, int, bool             numbers
+    Vector, Matrix, Indices, …   arrays, contiguous in C order; `written(Vector)`: one that the kernel writes
+    (Vector, float), Pair        tuples: of these types; of the fields of a NamedTuple class, which are annotated so
+    a subclass of `ArrayRecord`  records: arrays and numbers by name, passed as one struct, whose memory Python uses, too
+
+A kernel must not store an array of a tuple in a record, nor return it.
 """
 
-import ctypes
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Self, get_origin, get_type_hints
 
 import numpy as np
 
-from idyn.library.kinds import (
-    BASES,
-    CUBE,
-    FLAG,
-    FLAGS,
-    INDICES,
-    MASK,
-    MATRIX,
-    REAL,
-    SPANS,
-    VECTOR,
-    WHOLE,
-    Named,
-    Number,
-    RecordType,
-)
 from idyn.library.mode import MODE, PYTHON
 
-Vector = Annotated[np.ndarray, VECTOR]
-Matrix = Annotated[np.ndarray, MATRIX]
-Cube = Annotated[np.ndarray, CUBE]
-Indices = Annotated[np.ndarray, INDICES]
-Spans = Annotated[np.ndarray, SPANS]
-Flags = Annotated[np.ndarray, FLAGS]
-Mask = Annotated[np.ndarray, MASK]
-Bases = Annotated[np.ndarray, BASES]
-"""Annotations of a record's array fields; single numbers are `int`, `float` and `bool`."""
 
-NUMBERS = {int: WHOLE, float: REAL, bool: FLAG}
-READ = {WHOLE: int, REAL: np.float64, FLAG: bool}
-"""What numbers of a block become in Python: np.float64 divides by zero as kernels do."""
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers: one or an array. code: 'd', 'q' or '?'; ndim: of a number 0; written: whether a kernel writes the array"""
+
+    code: str
+    ndim: int = 0
+    written: bool = False
+
+    def __str__(self) -> str:
+        name = np.dtype(self.code).name
+        return f"{name} array of {self.ndim} dimension{'s' * (self.ndim > 1)}" if self.ndim else name
 
 
-class StructHandle(int):
-    """Address of a record's block, which kernels receive instead of the record.
+Vector = Annotated[np.ndarray, Numbers("d", 1)]
+Matrix = Annotated[np.ndarray, Numbers("d", 2)]
+Cube = Annotated[np.ndarray, Numbers("d", 3)]
+Indices = Annotated[np.ndarray, Numbers("q", 1)]
+Spans = Annotated[np.ndarray, Numbers("q", 2)]
+Flags = Annotated[np.ndarray, Numbers("?", 1)]
+Mask = Annotated[np.ndarray, Numbers("?", 2)]
+Bases = Annotated[np.ndarray, Numbers("?", 3)]
 
-    array: the block [words]; kind: its type
-    Kernels that run as Python read and write fields as attributes: they work on the same memory as the library's.
+NUMBERS = {int: Numbers("q"), float: Numbers("d"), bool: Numbers("?")}
+
+
+class RecordType:
+    """Type of a record.
+
+    fields: types of the fields by name
+    places: offsets of the fields in the block [words]; an array field is its address, then its shape
+    size: length of the block [words]
+    tag: number of the type, the first word of each block. It depends on the fields, and on those of nested records.
     """
 
-    array: np.ndarray
-    kind: RecordType
+    def __init__(self, name: str, fields: dict[str, Any]) -> None:
+        self.name, self.fields, self.places, self.size = name, fields, dict[str, int](), 1
+        described = f"{name} {[(field, *signature(kind)) for field, kind in fields.items()]}"
+        self.tag = int.from_bytes(hashlib.sha256(described.encode()).digest()[:7], "little")
+        for field, kind in fields.items():
+            self.places[field] = self.size
+            self.size += 1 + getattr(kind, "ndim", 0)
 
-    def __new__(cls, kind: RecordType) -> "StructHandle":
-        block = np.zeros(kind.size, np.int64)
-        block[0] = kind.tag
-        return cls._of(kind, block)
-
-    @classmethod
-    def _of(cls, kind: RecordType, block: np.ndarray) -> "StructHandle":
-        handle = int.__new__(cls, block.ctypes.data)
-        vars(handle).update(array=block, kind=kind, known={})
-        return handle
-
-    def __getattr__(self, name: str) -> Any:
-        """Read a field. Arrays and records are views, kept as long as the block holds the same address and shape."""
-        kind = self.kind.fields.get(name)
-        if kind is None:
-            raise AttributeError(f"{self.kind} has no field {name}")
-        begin = self.kind.places[name]
-        words = self.array[begin : begin + 1 + getattr(kind, "ndim", 0)]
-        if isinstance(kind, Number):
-            return READ[kind](words.view(np.float64 if kind == REAL else np.int64)[0])
-        found, known = words.tolist(), vars(self)["known"]
-        if name not in known or known[name][0] != found:
-            known[name] = found, self._view(kind, *found)
-        return known[name][1]
-
-    def _view(self, kind: Any, address: int, *shape: int) -> Any:
-        if isinstance(kind, RecordType):
-            return self._of(kind, _numbers(address, WHOLE.dtype, (kind.size,)))
-        return _numbers(address, kind.dtype, shape)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Write a field. As in a kernel, the caller keeps arrays alive."""
-        begin, words = self.kind.places[name], self.kind.words(name, value)
-        self.array[begin : begin + len(words)] = words
+    def __str__(self) -> str:
+        return f"record {self.name}"
 
 
-def _numbers(address: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the array of these numbers at an address."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    if not size:
-        return np.empty(shape, dtype)
-    return np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)), dtype).reshape(shape)
+def kind_of(hint: Any) -> Any:
+    """Return the type that an annotation stands for: `Numbers`, `RecordType`, or a tuple or named tuple of these; None for
+    attributes that exist in Python only."""
+    if isinstance(hint, tuple):
+        return tuple(map(kind_of, hint))
+    if get_origin(hint) is Annotated:
+        return hint.__metadata__[0]
+    if isinstance(hint, type) and issubclass(hint, tuple):
+        return hint(*map(kind_of, get_type_hints(hint, include_extras=True).values()))
+    if isinstance(hint, type):
+        return hint.TYPE if issubclass(hint, ArrayRecord) else NUMBERS.get(hint)
+    return hint if isinstance(hint, Numbers | RecordType) else None
 
 
-class ArrayRecord:
-    """Arrays by name, the same memory for Python (attributes of this object) and for kernels (fields of `.fields`).
+def written(hint: Any) -> Any:
+    """Return the type of an array that a kernel writes, or of a tuple of such arrays."""
+    kind = kind_of(hint)
+    return tuple(map(written, kind)) if isinstance(kind, tuple) else replace(kind, written=True)
 
-    A subclass annotates its fields and sets each of them with `put`. `TYPE` is its type in kernels:
+
+def signature(kind: Any) -> Iterator[int]:
+    """Yield the words that describe an argument to `call.c`: a letter; for arrays also the number of dimensions and whether it
+    is written, for records the tag, for tuples the number of members and these."""
+    if isinstance(kind, tuple):
+        yield from (ord("("), len(kind))
+        for member in kind:
+            yield from signature(member)
+    elif isinstance(kind, RecordType):
+        yield from (ord("R"), kind.tag)
+    else:
+        yield from (ord("A"), ord(kind.code), kind.ndim, kind.written) if kind.ndim else (ord(kind.code),)
+
+
+def described(kind: Any) -> str:
+    """Return an argument's type in words."""
+    return f"({', '.join(map(described, kind))})" if isinstance(kind, tuple) else str(kind)
+
+
+class ArrayRecord(int):
+    """Arrays and numbers by name. To a kernel a record is the address of a block of words, which is its value as a number; the
+    Python object keeps block and arrays alive. Each block begins with the number of its type (tag), which every call checks.
+
+    A subclass annotates its fields and sets them, by assignment or by `put`. `TYPE` is its type in kernels:
 
         class Pair(ArrayRecord):
             x: Vector
@@ -109,72 +115,78 @@ class ArrayRecord:
             def __init__(self, x, A):
                 self.put(x=x, A=A)
 
-    A field may be another record. Attributes with other annotations or without one exist in Python only, and so does a value
-    that is assigned to an attribute without `put`.
+    A field may be another record. Attributes with other annotations or without one exist in Python only.
 
-    Kernels may write into arrays, which Python sees, and may set fields to other arrays or numbers, which Python does not
-    see. References are not counted: the caller must keep alive the arrays that kernels sets or returns, and the record
-    itself as long as `.fields` is in use.
+    Kernels may write into arrays and set numbers, which Python sees, and may set fields to other arrays, which Python does not
+    see. References are not counted: the caller must keep alive the arrays that kernels set, and the record itself as long as
+    its block is in use.
     """
 
-    field_types: ClassVar[dict[str, Any]]
     TYPE: ClassVar[RecordType]
     read_only: ClassVar[bool] = False
-    """Whether the attributes in Python are read-only views."""
-    fields: Any
+    """Whether the arrays in Python are read-only views; kernels that run as Python get the arrays themselves."""
     own: dict[str, Any]
-    """Values of the fields, writable."""
+    """Arrays and records by name, writable."""
 
     def __init_subclass__(cls) -> None:
-        cls.field_types = {
-            name: kind for name, hint in get_type_hints(cls, None, None, True).items() if (kind := _kind_of(hint))
-        }
-        cls.TYPE = RecordType(f"{cls.__module__}.{cls.__qualname__}", cls.field_types)
+        hints = get_type_hints(cls, include_extras=True)
+        fields = {name: kind for name, hint in hints.items() if (kind := kind_of(hint)) is not None}
+        cls.TYPE = RecordType(f"{cls.__module__}.{cls.__qualname__}", fields)
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """Create the record and its struct handle `fields`; where kernels are Python functions, the record itself."""
-        record = object.__new__(cls)
-        record.fields = record if MODE == PYTHON else StructHandle(cls.TYPE)
-        record.own = {}
+        block = np.zeros(cls.TYPE.size, np.int64)
+        block[0] = cls.TYPE.tag
+        record = super().__new__(cls, block.ctypes.data)
+        vars(record).update(block=block, own={})
         return record
 
+    def __repr__(self) -> str:
+        return str(self.TYPE)
+
+    def __getattr__(self, name: str) -> Any:
+        """Read a number, which kernels may have set."""
+        kind = self.TYPE.fields.get(name)
+        if not isinstance(kind, Numbers) or kind.ndim:
+            raise AttributeError(f"{self}: no value of {name}")
+        word = self.block[self.TYPE.places[name]]
+        return word.view(np.float64) if kind.code == "d" else int(word) if kind.code == "q" else bool(word)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.put(**{name: value}) if name in self.TYPE.fields else super().__setattr__(name, value)
+
     def put(self, **values: Any) -> None:
-        """Set fields in Python and in kernels. Raises TypeError for a value of another type, whose field is unchanged."""
+        """Set fields. Raises TypeError for a value of another type, whose field is unchanged."""
         for name, value in values.items():
-            if self.fields is not self:
-                begin, words = self.TYPE.places[name], self.TYPE.words(name, value)
-                self.fields.array[begin : begin + len(words)] = words
-            self.own[name] = value
-            setattr(self, name, self._shown(value))
+            kind, place, words = self.TYPE.fields[name], self.TYPE.places[name], _words(self.TYPE.fields[name], value)
+            if not words:
+                array = isinstance(value, np.ndarray)
+                got = f"{value.dtype} {value.shape} with strides {value.strides}" if array else repr(value)
+                raise TypeError(f"{self.TYPE.name}.{name}: expected {kind}, got {got}")
+            self.block[place : place + len(words)] = words
+            if kind not in NUMBERS.values():
+                vars(self)[name] = self.own[name] = value
+            if self.read_only and MODE != PYTHON and isinstance(value, np.ndarray):
+                vars(self)[name] = value.view()
+                vars(self)[name].flags.writeable = False
 
-    def _shown(self, value: Any) -> Any:
-        """Return the attribute for a field's value: the value, or a read-only view of it."""
-        if not self.read_only or self.fields is self or not isinstance(value, np.ndarray):
-            return value
-        view = value.view()
-        view.flags.writeable = False
-        return view
+    def __getstate__(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return attributes and fields for copies, which have blocks of their own."""
+        numbers = {name: getattr(self, name) for name, kind in self.TYPE.fields.items() if kind in NUMBERS.values()}
+        others = {name: value for name, value in vars(self).items() if name not in {"block", "own", *self.own}}
+        return others, numbers | self.own
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for copies, without the struct handle: a copy has its own."""
-        return {name: value for name, value in vars(self).items() if name != "fields" and name not in self.own}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        own = state.pop("own")
-        vars(self).update(state, own={})
-        self.put(**own)
-
-
-def _kind_of(hint: Any) -> Any:
-    """Return the type of a field in kernels; None for attributes that exist in Python only."""
-    if get_origin(hint) is Annotated:
-        return hint.__metadata__[0]
-    if isinstance(hint, type) and issubclass(hint, ArrayRecord):
-        return hint.TYPE
-    return NUMBERS.get(hint) if isinstance(hint, type) else None
+    def __setstate__(self, state: tuple[dict[str, Any], dict[str, Any]]) -> None:
+        vars(self).update(state[0])
+        self.put(**state[1])
 
 
-def named(source: type) -> Named:
-    """Return the type of a named tuple, whose fields are annotated like those of a record or are named tuples themselves."""
-    hints = get_type_hints(source, include_extras=True)
-    return Named(source, [named(hint) if hasattr(hint, "_fields") else _kind_of(hint) for hint in hints.values()])
+def _words(kind: Any, value: Any) -> list[int]:
+    """Return the words of a field with this value; none if the value is of another type."""
+    if isinstance(kind, RecordType):
+        return [int(value)] if isinstance(value, ArrayRecord) and value.TYPE.tag == kind.tag else []
+    given = value if kind.ndim else np.array(value)
+    if not (isinstance(given, np.ndarray) and given.ndim == kind.ndim and np.can_cast(given.dtype, kind.code)):
+        return []
+    if kind.ndim:
+        return [value.ctypes.data, *value.shape] if value.dtype == kind.code and value.flags.carray else []
+    return [int(given.astype(np.int64 if kind.code == "?" else kind.code).view(np.int64))]

@@ -9,7 +9,7 @@ import pinocchio as pin
 
 from idyn.errors import InputError, ModelError
 from idyn.library.kernels import entry
-from idyn.library.kinds import CUBE, INDICES, MASK, MATRIX, REAL, SPANS, VECTOR, Borrowed
+from idyn.library.records import Cube, Indices, Mask, Matrix, Spans, Vector
 from idyn.model.build import build_model
 from idyn.model.robot import Robot
 from idyn.types import Array, Kinematics
@@ -135,7 +135,7 @@ def _geometry(model: pin.Model, robot: Robot, folders: Sequence[str | Path]) -> 
     return geometry
 
 
-@entry(MATRIX, INDICES, Borrowed(MATRIX, VECTOR), SPANS, REAL)
+@entry(Matrix, Indices, (Matrix, Vector), Spans, float)
 def within(placements: Array, joints: Array, spheres: tuple[Array, Array], pairs: Array, most: float) -> Array:
     """Return the indices of the pairs whose bounding spheres are nearer than `most`.
 
@@ -159,7 +159,7 @@ def within(placements: Array, joints: Array, spheres: tuple[Array, Array], pairs
     return found[:count]
 
 
-@entry(MATRIX, MASK, SPANS, CUBE)
+@entry(Matrix, Mask, Spans, Cube)
 def distance_rows(axes: Array, support: Array, joints: Array, ends: Array) -> Array:
     """Return the rows of `Near`: n · (velocity of the second point − velocity of the first one); zero for degrees of freedom
     that move both bodies or neither.

@@ -4,7 +4,7 @@ import numpy as np
 
 from idyn.errors import ConfigError
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import VECTOR
+from idyn.library.records import Vector
 from idyn.types import Array
 
 Three = tuple[float, float, float]
@@ -21,14 +21,14 @@ def skew(x: Array) -> Array:
     return np.array([[0.0, -x[2], x[1]], [x[2], 0.0, -x[0]], [-x[1], x[0], 0.0]])
 
 
-@entry(VECTOR)
+@entry(Vector)
 def up(quaternion: Array) -> Array:
     """Return the world's z axis in the body frame (3)."""
     x, y, z, w = quaternion
     return np.array([2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)])
 
 
-@entry(VECTOR)
+@entry(Vector)
 def tilt(quaternion: Array) -> float:
     """Return the angle between the z axes of body and world [rad]."""
     x, y = quaternion[0], quaternion[1]
@@ -36,7 +36,7 @@ def tilt(quaternion: Array) -> float:
     return np.arccos(min(max(upright, -1.0), 1.0))
 
 
-@entry(VECTOR)
+@entry(Vector)
 def yaw(quaternion: Array) -> float:
     """Return the heading of the body's x axis in the horizontal plane [rad]."""
     x, y, z, w = quaternion

@@ -4,14 +4,14 @@ from idyn.certificate.certify import CERTIFIED, Claim, Demanded, Solution, certi
 from idyn.contact.ground import Material
 from idyn.laws.law import LawData
 from idyn.library.kernels import entry, stack_array
-from idyn.library.kinds import MATRIX, VECTOR, Borrowed, Output
+from idyn.library.records import Matrix, Vector, written
 from idyn.prediction.solve import STATE
 from idyn.solvers.linalg import fill
 from idyn.terms.inputs import CONTACTS, Arrays, contact_flaw, read_given
 from idyn.terms.stages import Given
 
-FLAW = (Given.TYPE,)
-CERTIFY = Given.TYPE, LawData.TYPE, STATE, CONTACTS, Borrowed(MATRIX, VECTOR, VECTOR, VECTOR), Output(MATRIX, VECTOR)
+FLAW = (Given,)
+CERTIFY = Given, LawData, STATE, CONTACTS, (Matrix, Vector, Vector, Vector), written((Matrix, Vector))
 """Argument types of the entries."""
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from idyn.contact.ground import allowance
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
 from idyn.library.kernels import compiled, entry, inlined, stack_array
-from idyn.library.kinds import FLAG, REAL, VECTOR
+from idyn.library.records import Vector
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import backward, cholesky, dot, fill, fill_rows, forward, row_basis
 from idyn.solvers.pivoting import append_row
@@ -40,11 +40,11 @@ def project(
     sticking: contacts with a positive value (n) and a gap ≤ `touching` [m] must not slip
     closed: whether these contacts must not lift either
     """
-    nearest, change, status = nearest_demand(dynamics.fields, q_ddot, sticking, touching, closed)
+    nearest, change, status = nearest_demand(dynamics, q_ddot, sticking, touching, closed)
     return nearest, change, STATUSES[status]
 
 
-@entry(Dynamics.TYPE, VECTOR, VECTOR, REAL, FLAG)
+@entry(Dynamics, Vector, Vector, float, bool)
 def nearest_demand(d: Dynamics, q_ddot: Array, sticking: Array, touching: float, closed: bool) -> tuple[Array, float, int]:
     """Return the results of `project`, with the status as an integer."""
     g = d.given

@@ -11,8 +11,7 @@ from idyn.certificate.momentum import in_world
 from idyn.contact.ground import Material
 from idyn.laws.law import Face, Law, LawData
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import FLAG, MASK, MATRIX, REAL, VECTOR, Borrowed, Output, several
-from idyn.library.records import ArrayRecord, Mask, Matrix, Vector
+from idyn.library.records import ArrayRecord, Mask, Matrix, Vector, written
 from idyn.options import Options
 from idyn.selection.aim import OBJECTIVES, Near, Objective, aim_at_forces
 from idyn.selection.few import choose_among_few
@@ -197,11 +196,11 @@ def _excess(value: float, limit: float) -> float:
     return value - limit if value > limit * (1.0 + WITHIN) else 0.0
 
 
-DEMAND, OUT = Borrowed(VECTOR, VECTOR), Output(VECTOR, MATRIX, VECTOR, VECTOR)
-SOLUTION = Borrowed(VECTOR, MASK, MATRIX, VECTOR, MATRIX, VECTOR)  # types of the arguments `demanded`, `out` and `solution`
+DEMAND, OUT = (Vector, Vector), written((Vector, Matrix, Vector, Vector))
+SOLUTION = (Vector, Mask, Matrix, Vector, Matrix, Vector)  # types of the arguments `demanded`, `out` and `solution`
 
 
-@entry(Finish.TYPE, DEMAND, SOLUTION, OUT, several(REAL, 2), FLAG, FLAG)
+@entry(Finish, DEMAND, SOLUTION, OUT, (float,) * 2, bool, bool)
 def finish_solution(
     f: Finish, demand: Arrays, solution: Arrays, out: Arrays, scales: tuple[float, float], unlimited: bool, again: bool
 ) -> tuple[int, int]:
@@ -218,14 +217,14 @@ def finish_solution(
     return finish(f, p, face, (multipliers, epsilon), demanded, out)
 
 
-@entry(Finish.TYPE, Borrowed(VECTOR), OUT)
+@entry(Finish, (Vector,), OUT)
 def choose_for_kernel(f: Finish, demand: Arrays, out: Arrays) -> tuple[int, int]:
     """Run `choose_kept` from Python. demand: tuple of one array, the original demand (na)"""
     (asked,) = demand
     return choose_kept(f, asked, out)
 
 
-@entry(Finish.TYPE, Borrowed(VECTOR, VECTOR), OUT)
+@entry(Finish, (Vector, Vector), OUT)
 def verify(f: Finish, claimed: Arrays, out: Arrays) -> bool:
     """Fill `out` with the motion and torques for contact forces that no solver has found. Return whether they are certified as
     the law's solution for the demand, within the limits of torques and forces. Open chains only.
@@ -242,7 +241,7 @@ def verify(f: Finish, claimed: Arrays, out: Arrays) -> bool:
     return certified and f.figures[BEYOND_TORQUE] <= 0.0 and f.figures[BEYOND_FORCE] <= 0.0
 
 
-@entry(Finish.TYPE, DEMAND, OUT)
+@entry(Finish, DEMAND, OUT)
 def keep_forces(f: Finish, demand: Arrays, out: Arrays) -> None:
     """Fill `out` with the motion and torques for the impulses of the last tick, certified or not.
 

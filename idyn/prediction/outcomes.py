@@ -24,8 +24,7 @@ from idyn.errors import InputError
 from idyn.laws.coulomb import assemble
 from idyn.laws.law import polygon
 from idyn.library.kernels import entry, interpreted
-from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, WHOLE, written
-from idyn.library.records import Matrix, Vector, named
+from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.model.robot import Robot
 from idyn.prediction.request import Request, checked_request
 from idyn.solvers.lemke import lemke, natural_residual
@@ -224,13 +223,13 @@ def with_outcomes(request: Request, answer: Prediction) -> Prediction:
     return msgspec.structs.replace(answer, unique=every.unique, others=tuple(v for v in motions if v is not own))
 
 
-@entry(REAL, WHOLE)
+@entry(float, int)
 def modes_of(mu: float, k: int) -> int:
     """Return the number of modes of a contact: open or sticking with unlimited friction, open or closed without friction."""
     return 2 if mu in (0.0, np.inf) else 2 + 2 * k
 
 
-@entry(named(Contacts), WHOLE, written(INDICES), written(VECTOR))
+@entry(Contacts, int, written(Indices), written(Vector))
 def advance(problem: Contacts, code: int, kinds: Array, p: Array) -> tuple[int, int]:
     """Find the next combination of modes after number `code` that may contain an outcome. Return its number and REGULAR, with
     the impulses in `p`, or SINGULAR; its modes are in `kinds` (n)."""
@@ -256,7 +255,7 @@ def advance(problem: Contacts, code: int, kinds: Array, p: Array) -> tuple[int, 
     return total, NO_MORE
 
 
-@entry(named(Contacts), INDICES, written(MATRIX), written(VECTOR))
+@entry(Contacts, Indices, written(Matrix), written(Vector))
 def equations(problem: Contacts, kinds: Array, A: Array, c: Array) -> None:
     """Fill the equations A p = c of a combination of modes, see the module."""
     D, b, mu, directions = problem
@@ -289,7 +288,7 @@ def equations(problem: Contacts, kinds: Array, A: Array, c: Array) -> None:
         A[t, s], A[t, t], A[t, n] = (y1 - y) / det, (x - x1) / det, -mu[i]
 
 
-@entry(named(Contacts), VECTOR)
+@entry(Contacts, Vector)
 def violation(problem: Contacts, p: Array) -> float:
     """Return the largest violation of Coulomb's law by the impulses p (3n), as a share of the largest speed."""
     D, b, mu, directions = problem

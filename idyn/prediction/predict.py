@@ -73,7 +73,7 @@ def within_limits(request: Request, answer: Prediction) -> Prediction:
 def _answer(request: Request, tau: Array, given: Array) -> Prediction | None:
     """Return the certified prediction with the dynamics of the last tick and these torques of the joints `given` (na)."""
     method, q_ddot = workspace_for(request.robot, len(request.contacts.keys)).method(request), np.empty(len(tau))
-    if not joint_accelerations(method.problem.fields, method.soft.fields, request.q_ddot, tau, given, q_ddot):
+    if not joint_accelerations(method.problem, method.soft, request.q_ddot, tau, given, q_ddot):
         return None
     change = float(np.abs(q_ddot - request.q_ddot).max(initial=0.0)) * request.dt
     answer, status = solve(request, Demand(q_ddot=q_ddot, change=change))
@@ -112,7 +112,7 @@ def _of_other_law(request: Request) -> Prediction | None:
         if answer is not None:
             return answer
     contacts = request.contacts
-    limit_friction(workspace_for(request.robot, len(contacts)).problem.dynamics.given.fields, MODERATE)
+    limit_friction(workspace_for(request.robot, len(contacts)).problem.dynamics.given, MODERATE)
     contacts = msgspec.structs.replace(contacts, mu=np.minimum(contacts.mu, MODERATE))
     for rescuer in RESCUERS:
         answer, _ = _best_answer(msgspec.structs.replace(request, contacts=contacts, law=rescuer))

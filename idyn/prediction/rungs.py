@@ -66,7 +66,7 @@ def first_answer(request: Request) -> Answer | None:
         if method.implicit:
             robot.compute_slope(state.q, state.v)
         rung, status, iterations, null_dim, finished, holds = method.tick(
-            method.fields,
+            method,
             (state.q, state.v, NOTHING if applied is None else applied, request.q_ddot),
             (c.bodies, c.others, c.points, c.normals, c.tangents, c.mu, c.gaps, c.radii),
             (basis, force, torque, NO_FORCES if preferred is None else preferred),
@@ -77,7 +77,7 @@ def first_answer(request: Request) -> Answer | None:
         return None
     if rung >= 0:
         if finished == UNSELECTED:
-            finished, null_dim = choose_for_kernel(method.finish.fields, (request.q_ddot,), out)
+            finished, null_dim = choose_for_kernel(method.finish, (request.q_ddot,), out)
         name = (method.warm_names if warm else method.cold_names)[rung]
         next_basis = basis if holds and warm else method.basis.copy()
         return _prediction(request, method, out, next_basis, name, iterations, null_dim, finished), ANSWERED
@@ -98,7 +98,7 @@ def verified(request: Request, force: Array, null_dim: int) -> Prediction | None
     null_dim: dimension of the choice among equivalent forces
     """
     method, out = method_of(request), _outputs(request)
-    if not verify(method.finish.fields, (request.q_ddot, force), out):
+    if not verify(method.finish, (request.q_ddot, force), out):
         return None
     basis = last_basis(request) if method.resumes else None
     return _prediction(request, method, out, method.empty if basis is None else basis, "verified", 0, null_dim, COMPLETE)
@@ -114,7 +114,7 @@ def solve(request: Request, demand: Demand) -> Answer:
     warm = basis is not None and basis.shape == method.empty.shape
     start = np.array(basis if warm else method.empty)
     rung, status, iterations, null_dim, finished, _ = method.solve_again(
-        method.fields,
+        method,
         (request.q_ddot, demand.q_ddot, force, torque, NO_FORCES if preferred is None else preferred),
         (start,),
         out,
@@ -123,7 +123,7 @@ def solve(request: Request, demand: Demand) -> Answer:
     )
     if rung >= 0:
         if finished == UNSELECTED:
-            finished, null_dim = choose_for_kernel(method.finish.fields, (request.q_ddot,), out)
+            finished, null_dim = choose_for_kernel(method.finish, (request.q_ddot,), out)
         name = (method.warm_names if warm else method.cold_names)[rung]
         return _prediction(request, method, out, start, name, iterations, null_dim, finished), ANSWERED
     if status == RAY:
@@ -159,7 +159,7 @@ def python_rungs(law: Law) -> list[Callable[[Reduced, Array | None], Solutions]]
 def _finished(request: Request, method: Method, demand: Demand, name: str, solution: Attempt) -> Prediction | None:
     face, out, p = solution.face, _outputs(request), np.ascontiguousarray(solution.p)
     arguments = (
-        method.finish.fields,
+        method.finish,
         (request.q_ddot, demand.q_ddot),
         (p, face.flags, face.directions, face.mu, face.friction, solution.multipliers),
         out,
@@ -178,7 +178,7 @@ def last_forces(request: Request, failure: Status) -> Prediction:
     """Return the inverse dynamics with the contact impulses of the last tick. status: `failure`, or NON_FINITE"""
     request = msgspec.structs.replace(request, law=FREE)
     method, out = method_of(request), _outputs(request)
-    keep_forces(method.finish.fields, (request.q_ddot, request.q_ddot), out)
+    keep_forces(method.finish, (request.q_ddot, request.q_ddot), out)
     answer = _prediction(request, method, out, method.empty.copy(), "last forces", 0, 0, COMPLETE)
     return msgspec.structs.replace(answer, status=failure if np.isfinite(answer.tau).all() else Status.NON_FINITE)
 

@@ -5,7 +5,7 @@
     solve_demand     reduced problem → rungs (solver attempts) of the law, each followed by finish, until one is certified
 
 A `Method` is a law with options, prepared for compiled code for a robot and a number of contacts. Each law has a `tick` and
-a `solve_demand` of its own: the type of `Method.law` chooses the kernel (`idyn.library.dispatch`).
+a `solve_demand` of its own: the type of `Method.law` chooses the kernel (`idyn.library.kernels`).
 """
 
 import logging
@@ -19,11 +19,10 @@ import numpy as np
 from idyn.certificate.certify import Demanded
 from idyn.contact.ground import Ground
 from idyn.contact.soft import constraints_of
-from idyn.laws import LAWS as ALL_LAWS
+from idyn.laws import LAWS
 from idyn.laws.law import Law, LawData, Rung, Start, law_data
-from idyn.library.kernels import LAWS, attempt, compiled, entry_point
-from idyn.library.kinds import MASK, MATRIX, REAL, VECTOR, WHOLE, Borrowed, Output, written
-from idyn.library.records import ArrayRecord, Indices, Mask
+from idyn.library.kernels import CHOSEN, attempt, compiled, entry_point, record_for
+from idyn.library.records import ArrayRecord, Indices, Mask, Matrix, Vector, written
 from idyn.model.robot import Robot
 from idyn.options import Options
 from idyn.prediction.feasible import nearest_demand
@@ -86,8 +85,8 @@ def _log_once(words: str) -> None:
     log.warning("on ground that yields: %s. With Options() robots stand in MuJoCo", words)
 
 
-STATE, BEFORE = Borrowed(*[VECTOR] * 4), Borrowed(MASK, MATRIX, VECTOR, MATRIX)
-AIMED, START = Borrowed(VECTOR, VECTOR, MATRIX, VECTOR, MATRIX), Output(MASK)  # argument types of `tick` and `solve_again`
+STATE, BEFORE = (Vector,) * 4, (Mask, Matrix, Vector, Matrix)
+AIMED, START = (Vector, Vector, Matrix, Vector, Matrix), written((Mask,))  # argument types of `tick` and `solve_again`
 
 
 MOST_KEPT = 32
@@ -154,26 +153,26 @@ def method_type(data: type[LawData]) -> type[Method]:
 @cache
 def tick_for(kind: Any) -> Callable[..., Any]:
     """Return `tick` for the methods of a law."""
-    return entry_point(tick, kind.TYPE, STATE, CONTACTS, BEFORE, OUT, WHOLE)
+    return entry_point(tick, kind, STATE, CONTACTS, BEFORE, OUT, int)
 
 
 @cache
 def solve_again_for(kind: Any) -> Callable[..., Any]:
     """Return `solve_again` for the methods of a law."""
-    return entry_point(solve_again, kind.TYPE, AIMED, START, OUT, REAL, WHOLE)
+    return entry_point(solve_again, kind, AIMED, START, OUT, float, int)
 
 
 @cache
 def kernel_for(kind: Any) -> Callable[..., Any]:
     """Return the kernel of a law by itself: `(problem, law, basis, rung) → Attempt`, as the fields of a named tuple."""
     law = kind.TYPE.fields["law"]
-    return entry_point(LAWS.kernel(law), ReducedProblem.TYPE, law, written(MASK), WHOLE)
+    return entry_point(CHOSEN[law.name], ReducedProblem, law, written(Mask), int)
 
 
 def method_types() -> list[type[Method]]:
     """Return the types of the methods of all laws."""
-    kernels = dict.fromkeys(settings().build().kernel for settings in ALL_LAWS.values())
-    return [method_type(LAWS.record_for(LawData, kernel)) for kernel in kernels]
+    kernels = dict.fromkeys(settings().build().kernel for settings in LAWS.values())
+    return [method_type(record_for(LawData, kernel)) for kernel in kernels]
 
 
 class Workspace:
@@ -223,7 +222,7 @@ class Workspace:
             self._methods.clear()
         if request.options.advised and request.robot.nu and len(request.contacts.keys):
             warn(request.law, request.options, request.dt)
-        kind = method_type(LAWS.record_for(LawData, request.law.kernel))
+        kind = method_type(record_for(LawData, request.law.kernel))
         self._methods[request.law] = method = kind(self.problem, request.robot, request.law, request.options)
         return method
 

@@ -6,7 +6,7 @@ accumulate."""
 import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import MATRIX, VECTOR, WHOLE
+from idyn.library.records import Matrix, Vector
 from idyn.solvers.linalg import lu_refined
 from idyn.status import PIVOT_LIMIT, RAY, SINGULAR, SOLVED
 from idyn.types import Array
@@ -60,7 +60,7 @@ def basis_solution(M: Array, q: Array, basis: Array) -> tuple[Array, Array, bool
     return z, w, True
 
 
-@entry(MATRIX, VECTOR, VECTOR)
+@entry(Matrix, Vector, Vector)
 def natural_residual(M: Array, q: Array, z: Array) -> float:
     """Return max |min(z, M z + q)|, which is zero for a solution z."""
     worst = 0.0
@@ -99,7 +99,7 @@ def _fill_tableau(M: Array, q: Array, cover: Array, T: Array) -> None:
         T[n + 1, i] = q[i]
 
 
-@entry(MATRIX, VECTOR, WHOLE, VECTOR)
+@entry(Matrix, Vector, int, Vector)
 def lemke(M: Array, q: Array, max_pivots: int, cover: Array) -> tuple[Array, int, int, Array]:
     """Solve the LCP (q, M). Return z (n), computed in the final basis, then status, pivots and basis (n, bool), see `pivot`."""
     status, pivots, basis = pivot(M, q, max_pivots, cover)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import MATRIX, written
+from idyn.library.records import Matrix, written
 from idyn.types import Array
 
 
@@ -138,7 +138,7 @@ def least(a: Array) -> float:
 RANK = 1e-9  # a row is dependent if its orthogonal part is shorter than this share of the longest row
 
 
-@entry(written(MATRIX))
+@entry(written(Matrix))
 def cholesky(A: Array) -> None:
     """Replace A by its Cholesky factor L, A = L Lᵀ, with zeros above the diagonal. L contains NaN if A is not positive
     definite."""

@@ -5,7 +5,7 @@ passed transposed, (columns, rows): the inner loops then run over rows and are v
 import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import MATRIX, REAL, VECTOR, Output
+from idyn.library.records import Matrix, Vector, written
 from idyn.solvers.linalg import fill
 from idyn.types import Array
 
@@ -129,7 +129,7 @@ def lexicographic(A: Array, b: Array, ends: Array, x: Array, H: Array) -> int:
     return rank
 
 
-@entry(Output(MATRIX, VECTOR), Output(VECTOR, MATRIX), REAL)
+@entry(written((Matrix, Vector)), written((Vector, Matrix)), float)
 def solve_and_span(given: tuple[Array, Array], out: tuple[Array, Array], scale: float) -> int:
     """Solve A z = b in the sense of least squares, with the least norm. Return the rank of A.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from idyn.contact.ground import allowance
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import FLAG, INDICES, MATRIX, REAL, VECTOR, Borrowed, Output, several
+from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.solvers.linalg import dot
 from idyn.solvers.rows import lexicographic, reduce_rows, unreflect
 from idyn.terms.stages import Dynamics
@@ -24,15 +24,15 @@ OPEN, SLIDE, STICK = range(3)
 REST = 10.0
 """Rate at which joints come to rest that no task moves [1/s]."""
 
-CONTACT = Borrowed(INDICES, MATRIX)
-ROWS = Borrowed(MATRIX, VECTOR, VECTOR, INDICES)
+CONTACT = (Indices, Matrix)
+ROWS = (Matrix, Vector, Vector, Indices)
 
 
 @entry(
-    Dynamics.TYPE,
+    Dynamics,
     *(CONTACT, ROWS, ROWS),
-    *(Borrowed(VECTOR, VECTOR, MATRIX), several(REAL, 2), FLAG),
-    Output(VECTOR, VECTOR),
+    *((Vector, Vector, Matrix), (float,) * 2, bool),
+    written((Vector, Vector)),
 )
 def follow(
     d: Dynamics,

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import FLAG, INDICES, MASK, MATRIX, VECTOR, WHOLE, Borrowed, Output
+from idyn.library.records import Indices, Mask, Matrix, Vector, written
 from idyn.model.frames import Centroidal
 from idyn.model.robot import Robot
 from idyn.terms.inputs import finite
@@ -20,11 +20,11 @@ ORTHONORMAL = 1e-6
 
 
 @entry(
-    *(Borrowed(MATRIX, MATRIX, MATRIX, MATRIX, MASK, VECTOR), Borrowed(VECTOR, VECTOR, INDICES)),
-    Borrowed(VECTOR, MATRIX, VECTOR, VECTOR),
-    Output(MATRIX, VECTOR, VECTOR),
-    WHOLE,
-    FLAG,
+    *((Matrix, Matrix, Matrix, Matrix, Mask, Vector), (Vector, Vector, Indices)),
+    (Vector, Matrix, Vector, Vector),
+    written((Matrix, Vector, Vector)),
+    int,
+    bool,
 )
 def fill_frame_rows(
     kinematics: tuple[Array, ...],
@@ -102,9 +102,9 @@ def fill_frame_rows(
 
 
 @entry(
-    Borrowed(VECTOR, VECTOR, INDICES, INDICES),
-    *(Borrowed(VECTOR, VECTOR, VECTOR), Borrowed(VECTOR, VECTOR)),
-    Output(MATRIX, VECTOR),
+    (Vector, Vector, Indices, Indices),
+    *((Vector, Vector, Vector), (Vector, Vector)),
+    written((Matrix, Vector)),
 )
 def fill_joint_rows(
     state: tuple[Array, ...], targets: tuple[Array, ...], gains: tuple[Array, Array], out: tuple[Array, Array]
@@ -127,7 +127,7 @@ def fill_joint_rows(
     return True
 
 
-@entry(MATRIX)
+@entry(Matrix)
 def is_rotation(R: Array) -> bool:
     """Return whether a matrix (3, 3) is a rotation: R Rᵀ = 1 and det R > 0."""
     det = 0.0
@@ -203,7 +203,7 @@ class TaskKinematics:
         return self.robot.frames.centroidal(self.q, self.v)
 
 
-@entry(Borrowed(MATRIX, VECTOR), Borrowed(INDICES, INDICES), Output(MATRIX, MATRIX))
+@entry((Matrix, Vector), (Indices, Indices), written((Matrix, Matrix)))
 def body_motion(motion: tuple[Array, Array], tree: tuple[Array, Array], out: tuple[Array, Array]) -> None:
     """Fill the velocity of each body, V = Σ S v, and its bias Σ Ṡ v with Ṡ = V × S, S the joint axes in the world.
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from idyn.contact.ground import allowance
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed, Output
+from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.solvers.linalg import axpy, backward, cholesky, copy, dot, fill_rows, forward, multiply
 from idyn.solvers.rows import solve_all, solve_and_span
 from idyn.tasks.follow import REST, ROWS
@@ -55,14 +55,14 @@ def held_motion(d: Dynamics, modes: ModeRows) -> HeldMotion:
     closures = len(d.own["G"])
     count, most = nv + rows + na, 1 + nv + modes.B.shape[1] + closures
     values, held, sizes = np.empty(count * most), np.empty((len(modes.held) + closures + nu, nv)), np.empty(2, np.int64)
-    fill_held(d.fields, (modes.B, modes.held), (values, held, sizes))
+    fill_held(d, (modes.B, modes.held), (values, held, sizes))
     width, equations = sizes.tolist()
     values = values[: count * width].reshape(count, width)
     motion, force = values[:nv], values[nv : nv + rows]
     return HeldMotion(values, Affine(motion[:, 0], motion[:, 1:]), Affine(force[:, 0], force[:, 1:]), held[:equations])
 
 
-@entry(Dynamics.TYPE, Borrowed(MATRIX, INDICES), Output(VECTOR, MATRIX, INDICES))
+@entry(Dynamics, (Matrix, Indices), written((Vector, Matrix, Indices)))
 def fill_held(d: Dynamics, modes: tuple[Array, Array], out: tuple[Array, Array, Array]) -> None:
     """Fill the arrays of a `HeldMotion`. modes: (B (3n, m), held (r)), see `ModeRows`
 
@@ -234,18 +234,18 @@ def program_of(
     levels, facets = len(motion[3]), len(modes.least)
     count, rows = facets + 2 * na + len(limits[4]), len(motion[0]) + len(forces[0]) + na + n3
     out = Program(np.empty((rows, width)), np.empty(levels + 2, np.int64), np.empty((count, width - 1)), *np.empty((2, count)))
-    fill_program(d.fields, (held.values, modes.facets, modes.least), motion, forces, limits, tuple(out), mass)
+    fill_program(d, (held.values, modes.facets, modes.least), motion, forces, limits, tuple(out), mass)
     return out
 
 
 @entry(
-    Dynamics.TYPE,
-    Borrowed(MATRIX, MATRIX, VECTOR),
+    Dynamics,
+    (Matrix, Matrix, Vector),
     ROWS,
     ROWS,
-    Borrowed(VECTOR, VECTOR, VECTOR, MATRIX, VECTOR),
-    Output(MATRIX, INDICES, MATRIX, VECTOR, VECTOR),
-    REAL,
+    (Vector, Vector, Vector, Matrix, Vector),
+    written((Matrix, Indices, Matrix, Vector, Vector)),
+    float,
 )
 def fill_program(
     d: Dynamics,

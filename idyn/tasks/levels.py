@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import INDICES, MASK, MATRIX, VECTOR, WHOLE, Borrowed, Output
+from idyn.library.records import Indices, Mask, Matrix, Vector, written
 from idyn.solvers.linalg import axpy, copy, dot, fill
 from idyn.solvers.qp import solve_qp
 from idyn.solvers.rows import solve_and_span
@@ -49,11 +49,11 @@ class State(NamedTuple):
 
 
 @entry(
-    Borrowed(MATRIX, INDICES, MATRIX, VECTOR, VECTOR),
-    Output(VECTOR, MATRIX, MATRIX, INDICES, MASK),
-    Output(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR),
-    Borrowed(VECTOR, VECTOR),
-    WHOLE,
+    (Matrix, Indices, Matrix, Vector, Vector),
+    written((Vector, Matrix, Matrix, Indices, Mask)),
+    written((Vector, Vector, Vector, Vector, Vector)),
+    (Vector, Vector),
+    int,
 )
 def proceed(
     given: tuple[Array, ...], memory: tuple[Array, ...], qp: tuple[Array, ...], answer: tuple[Array, Array], code: int

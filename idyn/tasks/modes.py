@@ -14,7 +14,7 @@ import numpy as np
 
 from idyn.laws.law import Law, polygon
 from idyn.library.kernels import entry
-from idyn.library.kinds import FLAG, REAL, VECTOR, Borrowed, Output
+from idyn.library.records import Vector, written
 from idyn.model.robot import Robot
 from idyn.tasks.follow import OPEN, STICK
 from idyn.tasks.stack import TaskLimits
@@ -154,7 +154,7 @@ def _no_distances(nv: int) -> LinkDistances:
     return LinkDistances(np.zeros((0, nv)), np.zeros(0), ())
 
 
-@entry(Borrowed(VECTOR, VECTOR, VECTOR, VECTOR, VECTOR), Output(VECTOR, VECTOR), REAL, REAL, REAL, FLAG)
+@entry((Vector, Vector, Vector, Vector, Vector), written((Vector, Vector)), float, float, float, bool)
 def fill_bounds(given: tuple[Array, ...], out: tuple[Array, Array], dt: float, c: float, most: float, limited: bool) -> None:
     """Fill `joint_bounds`. given: (angles, velocities, least and largest angles, largest speeds), each (na); c: deceleration;
     most: largest acceleration; limited: whether the joints have limits"""

@@ -12,7 +12,7 @@ from idyn.errors import InputError
 from idyn.laws import law_of
 from idyn.laws.law import SLIPS, Law
 from idyn.library.kernels import entry, stack_array
-from idyn.library.kinds import FLAG, INDICES, MATRIX, REAL, VECTOR, Borrowed, Output
+from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.model.robot import Robot
 from idyn.options import Options, Unadvised
 from idyn.prediction.predict import DEFAULT, predict
@@ -32,14 +32,14 @@ from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Predic
 
 
 @entry(
-    Dynamics.TYPE,
-    Borrowed(VECTOR, VECTOR, VECTOR),
-    Borrowed(INDICES),
-    Output(INDICES, MATRIX),
-    Borrowed(MATRIX, VECTOR, VECTOR),
-    REAL,
-    REAL,
-    FLAG,
+    Dynamics,
+    (Vector, Vector, Vector),
+    (Indices,),
+    written((Indices, Matrix)),
+    (Matrix, Vector, Vector),
+    float,
+    float,
+    bool,
 )
 def fill_modes(
     d: Dynamics,
@@ -222,7 +222,7 @@ def _modes_of(problem: TaskProblem, answer: Prediction, intended: Array) -> tupl
     most = problem.robot.limits.tau_max
     given = corners_of(law), problem.contacts.mu, most if limits.torque == 1.0 else most * limits.torque
     bounds = limits.friction_margin, limits.normal_force, law.unlimited_friction
-    within = fill_modes(problem.dynamics.fields, (answer.v_plus, answer.p, answer.tau), (intended,), out, given, *bounds)
+    within = fill_modes(problem.dynamics, (answer.v_plus, answer.p, answer.tau), (intended,), out, given, *bounds)
     return out[0] if law.sticks else intended, out[1], within
 
 

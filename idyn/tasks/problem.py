@@ -103,7 +103,7 @@ class TaskProblem:
     def follow(self, kinds: Array, directions: Array) -> Solution | None:
         """Return the solution if no limit of the motion binds and all contact tasks are met, else None. Its forces are None
         unless a contact task or a law that `holds_still` needs them."""
-        fields, limits, law = self.dynamics.fields, self.stack.limits, self.law
+        dynamics, limits, law = self.dynamics, self.stack.limits, self.law
         needed = self.pushes or (law.holds_still and not self.robot.closures.keys)
         motion, force = out = np.empty(self.robot.nv), np.empty(3 * len(kinds) if needed else 0)
         bounds, unlimited = (limits.friction_margin, limits.normal_force), law.unlimited_friction
@@ -111,11 +111,11 @@ class TaskProblem:
             bounds, unlimited = (0.0, -np.inf), True
         given = (*self.joint_bounds, corners_of(law)), bounds, unlimited
         friction = self._friction(kinds, directions)
-        within, choice = follow(fields, (kinds, friction), self._motion, self._forces, *given, out)
+        within, choice = follow(dynamics, (kinds, friction), self._motion, self._forces, *given, out)
         if slides(kinds):
             directions = self.sliding(motion)
             friction = self._friction(kinds, directions)
-            within, choice = follow(fields, (kinds, friction), self._motion, self._forces, *given, out)
+            within, choice = follow(dynamics, (kinds, friction), self._motion, self._forces, *given, out)
         if choice < 0 or not self.apart.keep(motion):
             return None
         if self.pushes:

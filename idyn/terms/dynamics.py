@@ -6,7 +6,7 @@ import numpy as np
 from idyn.contact.ground import Ground
 from idyn.errors import InputError
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import INDICES, MASK, MATRIX, VECTOR, Borrowed, written
+from idyn.library.records import Indices, Mask, Matrix, Vector, written
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy_rows
 from idyn.terms.drift import fill_drift
@@ -32,7 +32,7 @@ def build_dynamics(d: Dynamics) -> None:
     fill_drift(d)
 
 
-@entry(MATRIX, MASK, Borrowed(INDICES, INDICES), Borrowed(MATRIX, MATRIX, MATRIX), written(MATRIX))
+@entry(Matrix, Mask, (Indices, Indices), (Matrix, Matrix, Matrix), written(Matrix))
 def fill_jacobian(
     axes: Array, support: Array, bodies: tuple[Array, Array], frames: tuple[Array, Array, Array], J: Array
 ) -> None:
@@ -127,12 +127,12 @@ def fill_dynamics(
     motion = state.q, state.v, NOTHING if applied is None else applied
     try:
         robot.kinematics(state)
-        return bool(_read_dynamics(dynamics.fields, motion, contact_arrays(contacts), (NO_FORCES if last is None else last,)))
+        return bool(_read_dynamics(dynamics, motion, contact_arrays(contacts), (NO_FORCES if last is None else last,)))
     except (AttributeError, TypeError, ValueError):  # wrong types for Pinocchio or compiled code
         return False
 
 
-@entry(Dynamics.TYPE, Borrowed(VECTOR, VECTOR, VECTOR), CONTACTS, Borrowed(MATRIX))
+@entry(Dynamics, (Vector, Vector, Vector), CONTACTS, (Matrix,))
 def _read_dynamics(d: Dynamics, state: Arrays, contacts: Arrays, before: Arrays) -> bool:
     """Run the stages validate and dynamics; return whether the data are valid."""
     d.given.midway, d.given.contact_drift = False, d.given.drift

@@ -9,7 +9,7 @@ import numpy as np
 from idyn.contact.ground import in_contact_rows
 from idyn.errors import InputError
 from idyn.library.kernels import compiled, entry, interpreted, stack_array
-from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed
+from idyn.library.records import Indices, Matrix, Vector
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows, fill, row_basis
 from idyn.terms.stages import Given
@@ -129,7 +129,7 @@ def numbers_of(record: R, prefix: str = "") -> R:
     return msgspec.structs.replace(record, **arrays)
 
 
-@entry(VECTOR)
+@entry(Vector)
 def finite(values: Array) -> bool:
     """Return whether all values (n) are finite."""
     sound = True
@@ -191,7 +191,7 @@ def contact_flaw(c: Any, joints: int) -> tuple[int, int]:
 
 Arrays = tuple[Array, ...]
 
-CONTACTS = Borrowed(INDICES, INDICES, MATRIX, MATRIX, MATRIX, VECTOR, VECTOR, VECTOR)
+CONTACTS = (Indices, Indices, Matrix, Matrix, Matrix, Vector, Vector, Vector)
 """Argument types of the arrays of a `ContactSet`, in the order of its fields."""
 
 
@@ -287,7 +287,7 @@ def recall(given: Given, last: Array) -> None:
         fill(given.last, 0.0)
 
 
-@entry(Given.TYPE, REAL)
+@entry(Given, float)
 def limit_friction(given: Given, most: float) -> None:
     """Reduce friction coefficients above `most` to it."""
     for i in range(len(given.mu)):

@@ -6,7 +6,7 @@ import numpy as np
 
 from idyn.contact.ground import allowance
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.kinds import VECTOR
+from idyn.library.records import Vector
 from idyn.solvers.linalg import backward, cholesky, copy, copy_rows, dot, fill, fill_rows, forward, forward_rows, row_basis
 from idyn.terms.stages import Dynamics, ReducedProblem
 from idyn.types import Array, Record
@@ -147,11 +147,11 @@ def view(problem: ReducedProblem) -> Reduced:
 
 def reduce(problem: ReducedProblem, q_ddot: Array) -> Reduced:
     """Call `reduce_problem` from Python. Return views of the problem's arrays, valid until it is filled again."""
-    reduce_problem(problem.fields, q_ddot)
+    reduce_problem(problem, q_ddot)
     return view(problem)
 
 
-@entry(ReducedProblem.TYPE, VECTOR)
+@entry(ReducedProblem, Vector)
 def reduce_problem(problem: ReducedProblem, q_ddot: Array) -> None:
     """Fill a `ReducedProblem` for demanded joint accelerations [rad/s²] (na)."""
     free_motion(problem, q_ddot)

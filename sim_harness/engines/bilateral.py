@@ -15,8 +15,7 @@ import msgspec
 import numpy as np
 
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import MATRIX, VECTOR
-from idyn.library.records import Indices, Matrix, named
+from idyn.library.records import Indices, Matrix, Vector
 from idyn.solvers.linalg import forward
 from idyn.types import Array
 from sim_harness.engines.engine import ForwardProblem, Rows
@@ -74,7 +73,7 @@ def row_impulses(problem: ForwardProblem, p: Array, bilateral: Array) -> Array |
     return out
 
 
-@entry(MATRIX, MATRIX)
+@entry(Matrix, Matrix)
 def factor_rows(L: Array, G: Array) -> RowFactor:
     """Factor the rows G (m, nv) in order and drop rows that depend on earlier ones [D15 Alg. 2]."""
     X = G.copy()
@@ -150,7 +149,7 @@ def project(Q: Array, x: Array) -> None:
             x[d] = 0.0
 
 
-@entry(named(RowFactor), VECTOR)
+@entry(RowFactor, Vector)
 def worst_contradiction(factor: RowFactor, g: Array) -> tuple[int, float]:
     """Return the dependent row whose g contradicts the independent rows most, and the difference of g [m or rad].
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from idyn.errors import InputError
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import FLAG, MATRIX, REAL, VECTOR
-from idyn.library.records import named
+from idyn.library.records import Matrix, Vector
 from idyn.solvers.lemke import lemke, natural_residual
 from idyn.solvers.linalg import backward, cholesky, forward
 from idyn.solvers.pivoting import dual_active_set, ppm
@@ -90,7 +89,7 @@ def unconstrained(M: Array, v: Array, drive: Array) -> tuple[Array, Array, bool]
     return L, y, True
 
 
-@entry(MATRIX, VECTOR, VECTOR, MATRIX, MATRIX, VECTOR, REAL)
+@entry(Matrix, Vector, Vector, Matrix, Matrix, Vector, float)
 def _contact_space(
     M: Array, v: Array, drive: Array, J: Array, G: Array, g: Array, dt: float
 ) -> tuple[Array, Array, Array, Array, Array, RowFactor, bool, bool]:
@@ -113,7 +112,7 @@ def _contact_space(
     return L, v_free, Y, lengths2, b, factor, consistent, True
 
 
-@entry(MATRIX, VECTOR, VECTOR, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR)
+@entry(Matrix, Vector, Vector, Matrix, Matrix, Vector, Matrix, Vector)
 def _velocity_after(
     M: Array, v: Array, drive: Array, J: Array, L: Array, v_free: Array, Y: Array, p: Array
 ) -> tuple[Array, Array, float]:
@@ -133,7 +132,7 @@ def _velocity_after(
     return v_plus, rest, largest(rest)
 
 
-@entry(named(RowFactor), MATRIX, MATRIX, VECTOR)
+@entry(RowFactor, Matrix, Matrix, Vector)
 def _solve_row_impulses(factor: RowFactor, L: Array, G: Array, rest: Array) -> tuple[Array, float]:
     """Compute x = L⁻¹ rest and return the result of `solve_row_impulses`."""
     x = rest.copy()
@@ -174,7 +173,7 @@ def is_sound(problem: ForwardProblem) -> bool:
     return bool(_sound(rows.G, rows.g, zero, rows.damping_times, zero, zero))
 
 
-@entry(MATRIX, VECTOR, VECTOR, VECTOR, VECTOR, VECTOR)
+@entry(Matrix, Vector, Vector, Vector, Vector, Vector)
 def _sound(J: Array, v: Array, h: Array, force: Array, gaps: Array, mu: Array) -> bool:
     sound = finite(v) and finite(h) and finite(force) and finite(gaps)
     for row in J:
@@ -217,7 +216,7 @@ def normal_impulses(Y: Array, r: Array, lengths2: Array, solver: Solver) -> tupl
     return z, STATUSES[status], pivots
 
 
-@entry(MATRIX, VECTOR, VECTOR, FLAG)
+@entry(Matrix, Vector, Vector, bool)
 def by_pivots(Y: Array, r: Array, lengths2: Array, by_lemke: bool) -> tuple[Array, int, int]:
     """Solve the LCP by ppm or Lemke's method; return z (n), the number of the status, and pivots."""
     n, least, largest, finite = len(r), 0.0, 0.0, True

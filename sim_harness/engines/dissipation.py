@@ -20,7 +20,7 @@ import numpy as np
 
 from controllers.config.loading import Kind, NonNegative
 from idyn.library.kernels import entry
-from idyn.library.kinds import MATRIX, VECTOR, WHOLE
+from idyn.library.records import Matrix, Vector
 from idyn.solvers.linalg import affine, apply_transposed, copy
 from idyn.solvers.qp import solve_qp
 from idyn.status import Status
@@ -77,7 +77,7 @@ def least_energy(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[A
     return best, status, iterations, least
 
 
-@entry(MATRIX, VECTOR, VECTOR, VECTOR, WHOLE)
+@entry(Matrix, Vector, Vector, Vector, int)
 def constraints(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Array, Array]:
     """Return A and l of A p ≥ l: D_N p ≥ −b_N − c, then p_N ≥ 0, then the facets of all friction polygons with finite μ.
 
@@ -102,7 +102,7 @@ def constraints(D: Array, b: Array, mu: Array, c: Array, edges: int) -> tuple[Ar
     return A, lower
 
 
-@entry(MATRIX, VECTOR, MATRIX, VECTOR, VECTOR, VECTOR)
+@entry(Matrix, Vector, Matrix, Vector, Vector, Vector)
 def optimality(H: Array, f: Array, A: Array, lower: Array, x: Array, y: Array) -> float:
     """Return the largest violation of H x + f = Aᵀ y and of 0 ≤ y ⟂ A x − l ≥ 0, the latter as |min(y, A x − l)|."""
     rest, pushed = np.empty(len(x)), np.empty(len(x))

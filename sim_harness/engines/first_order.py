@@ -26,8 +26,7 @@ import numpy as np
 
 from controllers.config.loading import Kind, NonNegative, Positive
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import INDICES, MATRIX, VECTOR
-from idyn.library.records import Indices, Matrix, Vector, named
+from idyn.library.records import Indices, Matrix, Vector
 from idyn.status import STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.bilateral import RowFactor, factor_rows, no_rows, project, satisfy_rows, solve_row_impulses
@@ -75,7 +74,7 @@ class Free(NamedTuple):
     regular: bool  # false when M is not positive definite
 
 
-@entry(named(Bodies))
+@entry(Bodies)
 def free_motion(bodies: Bodies) -> Free:
     """Compute the step without impulses of contacts, limits and compliant rows."""
     nv = len(bodies.v)
@@ -93,7 +92,7 @@ def free_motion(bodies: Bodies) -> Free:
     return Free(L, first, y, factor, consistent, True)
 
 
-@entry(MATRIX, INDICES, VECTOR)
+@entry(Matrix, Indices, Vector)
 def times_transposed(L: Array, first: Array, v: Array) -> Array:
     """Return Lᵀ v (nv)."""
     y = np.zeros(len(v))
@@ -103,7 +102,7 @@ def times_transposed(L: Array, first: Array, v: Array) -> Array:
     return y
 
 
-@entry(named(Bodies), named(Free), named(Table))
+@entry(Bodies, Free, Table)
 def scaled_jacobian(bodies: Bodies, free: Free, table: Table) -> tuple[Sparse, Array, Array]:
     """Return Y, the order of its columns (nv), and w at p = 0 (N, 3). Sets the weights of the table in place."""
     J, n, nv = bodies.J, len(table.mu), len(bodies.v)
@@ -137,7 +136,7 @@ def _order(J: Array, M: Array, factor: RowFactor) -> Array:
     return dofs_of(trees, tree)
 
 
-@entry(named(Bodies), named(Free), named(Sparse), INDICES, MATRIX)
+@entry(Bodies, Free, Sparse, Indices, Matrix)
 def velocity_after(bodies: Bodies, free: Free, Y: Sparse, order: Array, p: Array) -> tuple[Array, Array, float]:
     """Return v⁺ (nv), impulses λ of the rigid rows (m), and ‖M (v⁺ − v) − Jᵀ p − Gᵀ λ − drive‖∞ [N·s, N·m·s]."""
     nv, y = len(bodies.v), sparse_pushed(Y, p)

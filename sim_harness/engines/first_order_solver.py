@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import MATRIX, VECTOR
-from idyn.library.records import named
+from idyn.library.records import Matrix, Vector
 from idyn.status import NOT_CERTIFIED, SOLVED
 from idyn.types import Array
 from sim_harness.engines.engine import NON_FINITE
@@ -54,7 +53,7 @@ class Round(NamedTuple):
     R: Array  # R̃ along tangents and normal (N, 2)
 
 
-@entry(named(Sparse), named(Table), MATRIX, VECTOR, named(Rules))
+@entry(Sparse, Table, Matrix, Vector, Rules)
 def convexified(Y: Sparse, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
     """Return impulses (N, 3), status, Newton steps, and the violation [m/s].
 
@@ -210,7 +209,7 @@ NEARER = 0.9  # A Newton step is accepted when it reduces the violation below th
 STEEP = 0.999  # upper limit of μ p_n / ‖z_t‖ in the derivative of sliding, which would be singular at 1
 
 
-@entry(named(Sparse), named(Table), MATRIX, VECTOR, named(Rules))
+@entry(Sparse, Table, Matrix, Vector, Rules)
 def solve(Y: Sparse, table: Table, w: Array, y: Array, rules: Rules) -> tuple[Array, int, int, float]:
     """Return impulses (N, 3), status, Newton steps, and the violation [m/s].
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from controllers.config.loading import Kind, NonNegative
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import MATRIX, VECTOR, WHOLE
+from idyn.library.records import Matrix, Vector
 from idyn.solvers.lemke import basis_solution, covering, lemke, natural_residual
 from idyn.solvers.linalg import copy_rows, fill_rows
 from idyn.status import NOT_CERTIFIED, SOLVED, Status
@@ -82,7 +82,7 @@ class PolygonLcp(Kind, frozen=True, tag="lcp"):
         return solution(space, p.ravel(), Status(status), pivots, error)
 
 
-@entry(MATRIX, VECTOR, VECTOR, VECTOR, WHOLE, WHOLE)
+@entry(Matrix, Vector, Vector, Vector, int, int)
 def solve_polygon(D: Array, b: Array, mu: Array, c: Array, edges: int, max_pivots: int) -> tuple[Array, int, int, float]:
     """Return impulses (n, 3) in contact coordinates, status, pivots, and max |min(z, w)| of rigid contacts."""
     A, r, contact, direction = polygon_lcp(D, b, mu, c, edges)

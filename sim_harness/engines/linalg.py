@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import MATRIX
 from idyn.library.records import Indices, Matrix
 from idyn.types import Array
 
@@ -59,7 +58,7 @@ def add_pushed(Y: Array, p: Array, z: Array) -> None:
             add(z, p[i], Y[i])
 
 
-@entry(MATRIX)
+@entry(Matrix)
 def gram(Y: Array) -> Array:
     """Return Y Yᵀ (m, m)."""
     m = len(Y)

@@ -24,8 +24,7 @@ import numpy as np
 
 from controllers.config.loading import Kind, NonNegative
 from idyn.library.kernels import entry
-from idyn.library.kinds import MATRIX, VECTOR
-from idyn.library.records import named
+from idyn.library.records import Matrix, Vector
 from idyn.solvers.linalg import backward
 from idyn.status import Status
 from idyn.types import Array, Record
@@ -83,14 +82,14 @@ def solve_passes(stack: Stack, free: Free, tolerance: float, relinearise: bool) 
     return Outcome(v=v, p=root.p, J=used, error=root.error, met=met, iterations=total)
 
 
-@entry(MATRIX, VECTOR, VECTOR)
+@entry(Matrix, Vector, Vector)
 def free_motion(M: Array, v: Array, drive: Array) -> tuple[Free, bool]:
     """Return the motion without impulses, and whether M is positive definite; drive: dt (f − h) (nv)."""
     L, z, regular = unconstrained(M, v, drive)
     return Free(L, z), regular
 
 
-@entry(named(Constraints), MATRIX, VECTOR)
+@entry(Constraints, Matrix, Vector)
 def velocity_after(c: Constraints, L: Array, p: Array) -> Array:
     """Return v⁺ = L⁻ᵀ (z_free + Yᵀ p) (nv)."""
     v = motion(c, p)

@@ -22,8 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import REAL, VECTOR, written
-from idyn.library.records import named
+from idyn.library.records import Vector, written
 from idyn.solvers.linalg import backward, cholesky, copy, forward
 from idyn.types import Array
 from sim_harness.engines.linalg import add, add_pushed, dot
@@ -62,7 +61,7 @@ class Root(NamedTuple):
     iterations: int  # steps of the paper, exact steps and sweeps
 
 
-@entry(named(Constraints), REAL, written(VECTOR), written(VECTOR))
+@entry(Constraints, float, written(Vector), written(Vector))
 def solve_evenly(c: Constraints, tolerance: float, p: Array, z: Array) -> Root:
     """Solve with rows that yield a little, then take the yield back by exact steps; if either fails, iterate without it.
 

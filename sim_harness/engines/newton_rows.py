@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import MATRIX, REAL, VECTOR, WHOLE
-from idyn.library.records import Matrix, Vector, named
+from idyn.library.records import Matrix, Vector
 from idyn.solvers.linalg import forward
 from idyn.types import Array, Record
 from sim_harness.engines.bilateral import FASTEST
@@ -53,7 +52,7 @@ def normal_row(plan: Plan, i: int) -> int:
     return plan.ties + i if i < plan.stops else plan.ties + plan.stops + 3 * (i - plan.stops) + 2
 
 
-@entry(named(Plan), MATRIX, MATRIX, VECTOR)
+@entry(Plan, Matrix, Matrix, Vector)
 def constraints(plan: Plan, J: Array, L: Array, z_free: Array) -> Constraints:
     """Return the matrices of the plan.
 
@@ -177,7 +176,7 @@ def stack_of(problem: ForwardProblem, recovery: float, restitution: float = 0.0)
     return Stack(problem=a, order=order, ties=ties, tau=tau, compliance=compliance, ease=ease)
 
 
-@entry(MATRIX, VECTOR, VECTOR, VECTOR, VECTOR, REAL, WHOLE)
+@entry(Matrix, Vector, Vector, Vector, Vector, float, int)
 def linearised(
     J: Array, g: Array, e: Array, tau: Array, shift: Array, dt: float, moved: int
 ) -> tuple[Array, Array]:  # fmt: skip

@@ -24,8 +24,7 @@ import numpy as np
 
 from controllers.config.loading import Kind, NonNegative
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import FLAG, INDICES, MATRIX, REAL, VECTOR
-from idyn.library.records import Flags, Indices, Matrix, Vector, named
+from idyn.library.records import Flags, Indices, Matrix, Vector
 from idyn.status import SOLVED, STATUSES, Status
 from idyn.types import Array
 from sim_harness.engines.bilateral import DEPENDENT, RowFactor, components, orthonormalise, project, row_forces
@@ -55,7 +54,7 @@ class Stick(NamedTuple):
     r: Vector  # N v⁺ + c without normal impulses (N)
 
 
-@entry(MATRIX, VECTOR, VECTOR, INDICES)
+@entry(Matrix, Vector, Vector, Indices)
 def stick_rows(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
     """Eliminate the tangential rows of sticking contacts.
 
@@ -81,7 +80,7 @@ def stick_rows(Y: Array, b: Array, c: Array, contacts: Array) -> Stick:
     return Stick(rows, factor, t, normals, r)
 
 
-@entry(MATRIX, named(Stick), VECTOR)
+@entry(Matrix, Stick, Vector)
 def impulses(Y: Array, stick: Stick, z: Array) -> Array:
     """Return all impulses (3N) for normal impulses z (N); friction makes the speeds of the independent tangential rows 0."""
     p = np.zeros(len(Y))
@@ -126,7 +125,7 @@ def can_press(Y: Array, z: Array, touches: Array) -> Array:
     return presses
 
 
-@entry(MATRIX, VECTOR, VECTOR, VECTOR, INDICES)
+@entry(Matrix, Vector, Vector, Vector, Indices)
 def violation(Y: Array, b: Array, c: Array, p: Array, held: Array) -> float:
     """Return the largest of |min(p_N, N v⁺ + c)| and of the speeds of the sticking rows; held: indices of these rows."""
     x, worst = pushed(Y, p), 0.0
@@ -195,7 +194,7 @@ def _solve_by_qp(Y: Array, b: Array, c: Array, mu: Array, lengths2: Array, scale
             return p, status, pivots, violation(Y, b, c, p, stick.rows[stick.factor.kept])
 
 
-@entry(VECTOR, VECTOR, VECTOR, REAL)
+@entry(Vector, Vector, Vector, float)
 def initial_set(b: Array, c: Array, mu: Array, scale: float) -> StickingSet:
     """Return the contacts that would close without contact impulses, as the first sticking set."""
     n = len(c)
@@ -206,14 +205,14 @@ def initial_set(b: Array, c: Array, mu: Array, scale: float) -> StickingSet:
     return StickingSet(allowed, active, never.copy(), never.copy(), never.copy())
 
 
-@entry(named(StickingSet))
+@entry(StickingSet)
 def elimination_order(sticking: StickingSet) -> Array:
     """Return the indices of the sticking contacts in the order of their elimination."""
     active, first = sticking.active, sticking.first
     return np.concatenate((np.flatnonzero(active & first), np.flatnonzero(active & ~first)))
 
 
-@entry(MATRIX, VECTOR, VECTOR, VECTOR, VECTOR, REAL, FLAG)
+@entry(Matrix, Vector, Vector, Vector, Vector, float, bool)
 def _solve_by_pivots(
     Y: Array, b: Array, c: Array, mu: Array, lengths2: Array, scale: float, by_lemke: bool
 ) -> tuple[Array, int, int, float]:
@@ -228,7 +227,7 @@ def _solve_by_pivots(
             return p, status, pivots, violation(Y, b, c, p, stick.rows[stick.factor.kept])
 
 
-@entry(named(StickingSet), named(Stick), VECTOR, REAL)
+@entry(StickingSet, Stick, Vector, float)
 def update_set(sticking: StickingSet, stick: Stick, p: Array, scale: float) -> bool:
     """Update the sticking set and the elimination order in place from impulses p (3N); return whether to solve again.
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from controllers.config.loading import Kind, NonNegative, Positive
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import MATRIX, VECTOR
-from idyn.library.records import Vector, named
+from idyn.library.records import Matrix, Vector
 from idyn.solvers.linalg import affine, lu_factor, lu_solve
 from idyn.status import Status
 from idyn.types import Array
@@ -76,7 +75,7 @@ class Compliance(NamedTuple):
     slip_speed: float  # [m/s]
 
 
-@entry(MATRIX, VECTOR, VECTOR, named(Compliance))
+@entry(Matrix, Vector, Vector, Compliance)
 def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance) -> tuple[Array, int, float]:
     """Return impulses p (3n) that satisfy the law at D p + b, the passes, and the residual max |p − law(D p + b)| [N·s].
 

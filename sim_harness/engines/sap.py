@@ -29,8 +29,7 @@ import numpy as np
 from controllers.config.loading import Kind, NonNegative, Positive
 from idyn.errors import ConfigError
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import MATRIX, REAL, VECTOR
-from idyn.library.records import Vector, named
+from idyn.library.records import Matrix, Vector
 from idyn.solvers.linalg import copy
 from idyn.status import NOT_CERTIFIED, SOLVED, STATUSES, Status
 from idyn.types import Array
@@ -75,7 +74,7 @@ class Materials(NamedTuple):
     sigma: float  # σ of `Sap`
 
 
-@entry(named(Motion), MATRIX, named(Materials), named(Rules))
+@entry(Motion, Matrix, Materials, Rules)
 def contact_step(
     motion: Motion, J: Array, m: Materials, rules: Rules
 ) -> tuple[Array, Array, int, int, tuple[float, float, float, float]]:
@@ -234,7 +233,7 @@ def free_motion(problem: ForwardProblem, name: str) -> tuple[Motion, bool] | Non
     return Motion(a.M, L, first, A, a.v, v_star), found
 
 
-@entry(MATRIX, VECTOR, VECTOR, REAL)
+@entry(Matrix, Vector, Vector, float)
 def _euler(M: Array, v: Array, force: Array, dt: float) -> tuple[Array, Array, Array, bool]:
     """Return the profile of M (nv), its factor (nv, nv), v + dt M⁻¹ force (nv), and whether M is positive definite."""
     first, L, v_star = profile(M), M.copy(), dt * force

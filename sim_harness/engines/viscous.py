@@ -17,7 +17,7 @@ import numpy as np
 
 from controllers.config.loading import Kind, NonNegative
 from idyn.library.kernels import entry
-from idyn.library.kinds import FLAGS, MATRIX, REAL, VECTOR
+from idyn.library.records import Flags, Matrix, Vector
 from idyn.status import Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import Solver, contact_space, no_solution, normal_impulses, solution
@@ -54,7 +54,7 @@ class Viscous(Kind, frozen=True, tag="viscous"):
         return msgspec.structs.replace(answer, p=with_drag(answer.p, a.J, answer.v_plus, touching, a.dt * self.coefficient))
 
 
-@entry(MATRIX, VECTOR, VECTOR, MATRIX, FLAGS, REAL, REAL)
+@entry(Matrix, Vector, Vector, Matrix, Flags, float, float)
 def damped(
     M: Array, force: Array, v: Array, J: Array, touching: Array, coefficient: float, dt: float
 ) -> tuple[Array, Array]:  # fmt: skip
@@ -72,7 +72,7 @@ def damped(
     return inertia, drive
 
 
-@entry(MATRIX, MATRIX, VECTOR, FLAGS, REAL)
+@entry(Matrix, Matrix, Vector, Flags, float)
 def with_drag(p: Array, J: Array, v: Array, touching: Array, pull: float) -> Array:
     """Return p (n, 3) with the friction impulses −pull (S, T) v of touching contacts; pull: dt μ_v [N·s²/m]."""
     out = p.copy()
@@ -85,7 +85,7 @@ def with_drag(p: Array, J: Array, v: Array, touching: Array, pull: float) -> Arr
     return out
 
 
-@entry(MATRIX, VECTOR, VECTOR)
+@entry(Matrix, Vector, Vector)
 def spread(Y: Array, r: Array, z: Array) -> tuple[Array, float]:
     """Return impulses (3n) from the normal ones z (n), and the largest |min(z, w)|."""
     p, x, worst = np.zeros(3 * len(z)), pushed(Y, z), 0.0

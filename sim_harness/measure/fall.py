@@ -114,7 +114,7 @@ def _ideal(walk: WalkSettings, first: Array, seconds: float) -> Array:
     """Return the poses x, y [m], yaw [rad] (n, 3) of a point that follows the path at once."""
     path, pose, poses = Path(walk.path), first.copy(), [first]
     for k in range(max(0, round((seconds - walk.start) / PERIOD))):
-        u = command(path.fields, k * PERIOD, (pose[0], pose[1], pose[2]))
+        u = command(path, k * PERIOD, (pose[0], pose[1], pose[2]))
         c, s = math.cos(pose[2]), math.sin(pose[2])
         pose = pose + PERIOD * np.array([c * u[0] - s * u[1], s * u[0] + c * u[1], u[2]])
         poses.append(pose)
@@ -140,7 +140,7 @@ def _between_waypoints(path: Path, poses: Array) -> float:
     begin, made = poses[0, :2], 0.0
     for pose in poses:
         goal = int(path.progress[NEXT])
-        command(path.fields, 0.0, (pose[0], pose[1], pose[2]))
+        command(path, 0.0, (pose[0], pose[1], pose[2]))
         if path.progress[NEXT] != goal or path.progress[DONE]:
             made += float(np.linalg.norm(path.waypoints[goal] - begin))
             begin = path.waypoints[goal]

@@ -11,7 +11,7 @@ import numpy as np
 from idyn.contact.terrain import Terrain
 from idyn.errors import InputError
 from idyn.library.kernels import entry
-from idyn.library.kinds import INDICES, MASK, MATRIX, VECTOR, WHOLE
+from idyn.library.records import Indices, Mask, Matrix, Vector
 from idyn.model.robot import Robot
 from idyn.status import Status
 from idyn.terms.inputs import check_turns
@@ -29,7 +29,7 @@ def contact_jacobian(axes: Array, support: Array, contacts: ContactSet) -> Array
     return relative_jacobian(axes, support, c.bodies, c.others, c.points, c.tangents, c.normals)
 
 
-@entry(MATRIX, MASK, INDICES, INDICES, MATRIX, MATRIX, MATRIX)
+@entry(Matrix, Mask, Indices, Indices, Matrix, Matrix, Matrix)
 def relative_jacobian(
     axes: Array, support: Array, bodies: Array, others: Array, points: Array, tangents: Array, normals: Array
 ) -> Array:
@@ -60,7 +60,7 @@ def relative_jacobian(
     return J
 
 
-@entry(MATRIX, MASK, WHOLE, VECTOR, VECTOR)
+@entry(Matrix, Mask, int, Vector, Vector)
 def generalised_force(axes: Array, support: Array, joint: int, point: Array, force: Array) -> Array:
     """Return the generalised force (nv) of a force [N] (3) at a point [m] (3) of the body of `joint`, both in world frame."""
     nv = axes.shape[0]
@@ -75,7 +75,7 @@ def generalised_force(axes: Array, support: Array, joint: int, point: Array, for
     return f
 
 
-@entry(MATRIX, MATRIX, MATRIX)
+@entry(Matrix, Matrix, Matrix)
 def world_impulses(p: Array, tangents: Array, normals: Array) -> Array:
     """Transform impulses (n, 3) from contact coordinates (s, t, n) to the world frame."""
     out = np.empty_like(p)
@@ -89,7 +89,7 @@ def world_impulses(p: Array, tangents: Array, normals: Array) -> Array:
     return out
 
 
-@entry(MATRIX, MATRIX, MATRIX)
+@entry(Matrix, Matrix, Matrix)
 def along_contacts(vectors: Array, tangents: Array, normals: Array) -> Array:
     """Transform world vectors (n, 3) to contact coordinates, in the order normal, s, t (n, 3)."""
     out = np.empty_like(vectors)

@@ -65,7 +65,7 @@ class Rig:
 
     def solve(self, x, v, a, guess=None):
         motion = (self.angles if guess is None else guess).copy(), np.zeros(len(self.angles)), np.zeros(len(self.angles))
-        return *motion, planner.solve(self.legs.fields, (x, v, a), motion)
+        return *motion, planner.solve(self.legs, (x, v, a), motion)
 
     def in_pinocchio(self, angles):
         full = np.zeros(self.model.nv)

@@ -28,7 +28,7 @@ NO_CONTACTS: Any = None  # the plan does not use them
 
 def go(path, t, x, y, yaw):
     """The command at time t with the base at that pose (3)."""
-    return np.array(command(path.fields, t, (x, y, yaw)))
+    return np.array(command(path, t, (x, y, yaw)))
 
 
 def drive(path, seconds, dt=0.01):

@@ -409,7 +409,7 @@ def test_motion_and_forces_match_the_full_system(name, held):
     d = evaluate(robot, State(q=q, v=0.1 * rng.normal(size=robot.nv)), contacts, dt=1e-3, ground=Ground.rigid()).dynamics
     push[[3 * i + 2 for i in held]] = 0.01
     tau, a, borne = rng.normal(size=robot.na), np.zeros(robot.nv), np.zeros(3)
-    react(d.fields, push, tau, a, borne)
+    react(d, push, tau, a, borne)
     J, P = d.J[[3 * i + row for i in held for row in range(3)]], np.zeros((robot.na, robot.nv))
     P[range(robot.na), robot.tree.a] = 1.0
     system = np.block([[d.given.M, -J.T], [J, np.zeros((len(J), len(J)))]])

@@ -50,8 +50,8 @@ def test_the_gradient_is_found_from_pairs_of_feet_in_turn(pairs):
     heading = np.arctan2(*R.as_matrix()[1::-1, 0])
     for k in range(3000):
         stands = np.isin(np.arange(4), pairs[k // 150 % len(pairs)])
-        advance_slope(slope.fields, DT, heading, 0.0)
-        observe(slope.fields, feet, R.as_matrix()[2].copy(), stands, heading, 10.0 * DT)
+        advance_slope(slope, DT, heading, 0.0)
+        observe(slope, feet, R.as_matrix()[2].copy(), stands, heading, 10.0 * DT)
     np.testing.assert_allclose(slope.x, (0.2, -0.1), atol=1e-3)
     turned = Rotation.from_euler("z", -heading).apply([*slope.x, 0.0])[:2]
     np.testing.assert_allclose(slope.g, turned, atol=1e-12)
@@ -61,12 +61,12 @@ def test_nearly_level_ground_counts_as_level_and_heights_count_from_the_slope():
     slope = Slope(follows=True)
     feet, R = on_plane((0.01, 0.01), [0.0, 0.0, 0.0], 0.0)
     for _ in range(500):
-        advance_slope(slope.fields, DT, 0.0, 0.0)
-        observe(slope.fields, feet, R.as_matrix()[2].copy(), np.ones(4, dtype=bool), 0.0, 10.0 * DT)
+        advance_slope(slope, DT, 0.0, 0.0)
+        observe(slope, feet, R.as_matrix()[2].copy(), np.ones(4, dtype=bool), 0.0, 10.0 * DT)
     assert not slope.x.any()
     slope, (feet, R) = Slope(follows=True), on_plane((0.2, -0.1), [0.1, 0.05, 0.0], 0.0)
     slope.g[:] = plane_error(feet, R.as_matrix()[2].copy(), np.ones(4, dtype=bool), (0.0, 0.0))
-    np.testing.assert_allclose(feet @ across(slope.fields, R.as_matrix()[2].copy()), -0.3, atol=1e-12)
+    np.testing.assert_allclose(feet @ across(slope, R.as_matrix()[2].copy()), -0.3, atol=1e-12)
 
 
 def test_footholds_have_heights_above_the_slope_only_for_a_while_after_a_step():
@@ -75,15 +75,15 @@ def test_footholds_have_heights_above_the_slope_only_for_a_while_after_a_step():
     stands, nowhere = np.ones(4, dtype=bool), np.full((4, 2), np.nan)
     for gradient in SLOPES.values():
         places[:, 2] = places[:, :2] @ gradient
-        watch(slope.fields, places, stands, nowhere, t)
+        watch(slope, places, stands, nowhere, t)
         assert not slope.heights.any()
     slope.x[:] = 0.3, -0.2
     places[:, 2] = places[:, :2] @ slope.x
-    watch(slope.fields, places, stands, nowhere, t)
+    watch(slope, places, stands, nowhere, t)
     places[0, 2] += 10 * UNEVEN
     stands[1] = False
     goals = np.where(stands[:, None], np.nan, FEET[:, :2] + 0.1)
-    watch(slope.fields, places, stands, goals, t)
+    watch(slope, places, stands, goals, t)
     middle = places.mean(axis=0)
     above = places[:, 2] - middle[2] - (places - middle)[:, :2] @ slope.x
     _, gradient = plane(places[:, :2], places[:, 2])
@@ -92,7 +92,7 @@ def test_footholds_have_heights_above_the_slope_only_for_a_while_after_a_step():
     places[0, 2] -= 10 * UNEVEN
     slope.x[:] = 0.0  # the planned slope differs, so that heights are not zero
     for later, forgets in (0.9 * CAREFUL, False), (1.1 * CAREFUL, True):
-        watch(slope.fields, places, stands, nowhere, t + later)
+        watch(slope, places, stands, nowhere, t + later)
         assert (not slope.heights.any()) == forgets
 
 
@@ -102,7 +102,7 @@ def test_the_base_leans_normal_to_the_ground_with_exact_rates():
         g = np.array([0.3 * np.sin(t), 0.2 + 0.1 * np.cos(2 * t)])
         dg = np.array([0.3 * np.cos(t), -0.2 * np.sin(2 * t)])
         ddg = np.array([-0.3 * np.sin(t), -0.4 * np.cos(2 * t)])
-        lean_on(pose.fields, g, dg, ddg)
+        lean_on(pose, g, dg, ddg)
         return pose, g
 
     t, h = 0.7, 1e-4

@@ -53,8 +53,8 @@ def certified(given, met, claim, p, v_plus, tau, closing=None, turning=None):
     impulse, numbers = np.empty((len(p) // 3, 3)), np.empty(6)
     closing = np.zeros(3 * len(given.ends)) if closing is None else closing
     load, moments = (np.zeros(len(v_plus)), np.zeros(len(p))) if turning is None else turning
-    answer, claim = Solution(p, v_plus, tau, load, moments, closing, impulse), claim._replace(soft=claim.soft.fields)
-    _certify(given.fields, Demanded(met, met, 0.0), claim, answer, numbers)
+    answer = Solution(p, v_plus, tau, load, moments, closing, impulse)
+    _certify(given, Demanded(met, met, 0.0), claim, answer, numbers)
     return numbers, impulse
 
 

@@ -34,7 +34,7 @@ def attempts(law, problem, basis, robot=None):
         if begins and basis is None and not rung.cold:
             continue
         start = np.zeros((len(reduced.mu), law.basis_width), bool) if basis is None or not begins else basis.copy()
-        a = kernel_for(method_type(type(data)))(record.fields, data.fields, start, rung.kernel)
+        a = kernel_for(method_type(type(data)))(record, data, start, rung.kernel)
         if a.face.flags.shape[0] != len(reduced.mu):
             continue  # it does not apply
         yield rung.cold if rung.cold and basis is None else rung.name, a

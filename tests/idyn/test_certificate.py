@@ -306,7 +306,7 @@ def test_an_unreported_change_of_the_demand_is_refused(k):
     other[k] += 1e-4
 
     def error(asked, met, change):
-        return demand_error(given.fields, asked, met, change, a.v_plus)
+        return demand_error(given, asked, met, change, a.v_plus)
 
     assert error(asked, asked, 0.0) < 1e-14
     assert error(other, other, 0.0) == pytest.approx(1e-7, rel=1e-3)

@@ -17,7 +17,6 @@ from idyn import LAWS, KernelError, load_robot
 from idyn.contact.contacts import fill_centres
 from idyn.library import native
 from idyn.library.kernels import entry_point
-from idyn.library.kinds import REAL
 from idyn.library.mode import LIBRARY, MODE
 from idyn.library.records import ArrayRecord, Cube, Indices, Mask, Matrix, Vector
 from idyn.prediction.solve import workspace_for
@@ -132,12 +131,12 @@ def _seen(fields):
 def test_a_block_holds_what_was_put_in_and_shares_the_arrays():
     values, outer = _values(), Outer()
     outer.put(inner=_record(**values), x=np.array([11.0]))
-    assert _seen(outer.fields.inner) == [np.array(value).tolist() for value in values.values()]
-    outer.fields.inner.x[0] = 5.0
-    assert outer.inner.x[0] == 5.0
-    outer.fields.inner.count = 7
-    assert outer.inner.fields.count == 7
-    assert _record(x=np.zeros(0), C=np.zeros((2, 0, 3))).fields.C.shape == (2, 0, 3)
+    assert _seen(outer.inner) == [np.array(value).tolist() for value in values.values()]
+    assert int(outer.inner) in outer.block
+    assert outer.inner.A.ctypes.data in outer.inner.block
+    outer.inner.count = 7
+    assert (outer.inner.count, 7 in outer.inner.block) == (7, True)
+    assert _record(x=np.zeros(0), C=np.zeros((2, 0, 3))).C.shape == (2, 0, 3)
 
 
 @every_row(
@@ -156,24 +155,24 @@ def test_a_block_holds_what_was_put_in_and_shares_the_arrays():
 )
 def test_a_refused_value_changes_nothing(name, wrong):
     record = _record(**_values())
-    before, seen = getattr(record, name), _seen(record.fields)
+    seen, block = _seen(record), record.block.tolist()
     with pytest.raises(TypeError, match=f"Inner.{name}: expected"):
         record.put(**{name: wrong})
-    assert getattr(record, name) is before
-    assert _seen(record.fields) == seen
+    assert (_seen(record), record.block.tolist()) == (seen, block)
 
 
 @every("copied", [copy.deepcopy, lambda record: pickle.loads(pickle.dumps(record))])
 def test_copies_do_not_share_memory(copied):
     outer = Outer()
     outer.put(x=np.arange(3.0), inner=_record(**_values()))
-    other, expected = copied(outer), _seen(outer.inner.fields)
+    other, expected = copied(outer), _seen(outer.inner)
     outer.x[:], outer.inner.x[:] = 777.0, 777.0
     del outer
     gc.collect()
     filler = [np.full(3, 777.0) for _ in range(1000)]  # where the first one's arrays were
-    assert _seen(other.inner.fields) == expected
-    assert other.fields.x.tolist() == [0.0, 1.0, 2.0]
+    assert _seen(other.inner) == expected
+    assert other.x.tolist() == [0.0, 1.0, 2.0]
+    assert {int(other.inner), other.x.ctypes.data} < set(other.block.tolist())
     assert len(filler) == 1000
 
 
@@ -194,11 +193,11 @@ def test_kernels_write_into_records_and_refuse_other_ones():
     robot, _ = load_robot("quadruped")
     given = workspace_for(robot, 4).problem.dynamics.given
     given.own["mu"][:] = [0.5, 2.0, np.inf, 0.0]
-    limit_friction(given.fields, 1.0)
+    limit_friction(given, 1.0)
     assert given.mu.tolist() == [0.5, 1.0, 1.0, 0.0]
     with pytest.raises(TypeError, match=r"Outer\.inner: expected"):
         Outer().put(inner=Outer())
-    for other in (Inner().fields, int(given.fields), 0, None, given):
+    for other in (Inner(), int(given), 0, None):
         with pytest.raises(TypeError, match="limit_friction: expected"):
             limit_friction(other, 1.0)
 
@@ -338,4 +337,4 @@ def my_kernel(x):
 
 def test_a_kernel_that_the_library_lacks_says_what_to_do():
     with pytest.raises(KernelError, match=r"no kernel for \(float64\).*IDYN_KERNELS=numba"):
-        entry_point(my_kernel, REAL)(1.0)
+        entry_point(my_kernel, float)(1.0)

@@ -106,7 +106,7 @@ def test_reduction_matches_elimination_from_the_full_system_and_recover_leads_ba
         np.testing.assert_allclose(law.energy, energy, atol=1e-10 * np.abs(energy).max(initial=1))
         p = np.random.default_rng(seed).normal(size=3 * len(scene.contacts))
         v_plus, tau = np.empty(robot.nv), np.empty(robot.na)
-        recover(dynamics.fields, p, v_plus, tau, np.empty(0))
+        recover(dynamics, p, v_plus, tau, np.empty(0))
         v_expected, tau_expected = outcome(f, scene.q_ddot, DT, p)
         np.testing.assert_allclose(v_plus, v_expected, atol=1e-10 * np.abs(v_expected).max())
         np.testing.assert_allclose(tau, tau_expected, atol=1e-9 * np.abs(tau_expected).max())

@@ -9,7 +9,7 @@ from controllers.command import Inputs, Reference, Schedule
 from controllers.estimation.estimator import Estimate
 from idyn.errors import FrameNotFound
 from idyn.library.kernels import entry
-from idyn.library.kinds import INDICES, SPANS, VECTOR, WHOLE, Borrowed, Output
+from idyn.library.records import Indices, Spans, Vector, written
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
 from transport.protocol.agreement import Agreement, check_contact_frame
@@ -18,7 +18,8 @@ from transport.protocol.contact_input import FootSwitches, read_contacts
 from transport.protocol.errors import ProtocolError
 from transport.protocol.joint_map import BASE_Q, BASE_V
 from transport.protocol.messages import state as wire
-from transport.protocol.messages.base import Code, Vector
+from transport.protocol.messages.base import Code
+from transport.protocol.messages.base import Vector as WireVector
 from transport.protocol.messages.state import ON_TIME, StateMessage, Watchdog
 
 LIMIT_FACTOR, LARGEST_TORQUE = 2.0, 1e4
@@ -27,7 +28,7 @@ LIMIT_FACTOR, LARGEST_TORQUE = 2.0, 1e4
 LARGEST_FORCE = 1e5  # larger external forces [N] and moments [N·m] are errors of units
 QUATERNION_TOLERANCE = 1e-3  # largest |length − 1| of a base quaternion that is accepted, and then normalised
 
-GIVEN, FILLED = Borrowed(VECTOR, INDICES, SPANS, INDICES, INDICES, VECTOR), Output(VECTOR, VECTOR, VECTOR)
+GIVEN, FILLED = (Vector, Indices, Spans, Indices, Indices, Vector), written((Vector, Vector, Vector))
 """Arguments of `_convert`.
 
 given: (numbers as sent, their order for the robot, start and end of each part of q that has length 1, indices of the actuated
@@ -114,7 +115,7 @@ class StateReader:
             measured.applied = external_force(message.f_ext, self._robot, measured.state.q)
         return measured
 
-    def motion(self, q: Vector, vel: Vector, tau_applied: Vector | None = None) -> Measured:
+    def motion(self, q: WireVector, vel: WireVector, tau_applied: WireVector | None = None) -> Measured:
         """Check and convert q, vel and tau_applied. Raises ProtocolError with the first invalid field."""
         values = (q, vel) if tau_applied is None else (q, vel, tau_applied)
         robot, (nq, nqv) = self._robot, self._ends
@@ -147,14 +148,14 @@ class StateReader:
             note="" if found == VALID else self._torque_note(numbers[nqv:]),
         )
 
-    def _per_motor(self, values: Vector, field: str, *, bounded: bool = False) -> Array:
+    def _per_motor(self, values: WireVector, field: str, *, bounded: bool = False) -> Array:
         """Return values per motor in the robot's order (na). bounded: as torques. Raises ProtocolError."""
         sent = vector(values, self._robot.na, field)
         if bounded:
             check_sane(sent, self._most[-len(sent) :], field)
         return self._joints.torques_to_robot(sent)
 
-    def _parts(self, values: tuple[Vector, ...]) -> Parts:
+    def _parts(self, values: tuple[WireVector, ...]) -> Parts:
         sizes = (last - first for first, last in self._spans)
         return tuple(zip(values, sizes, ("q", "vel", "tau_applied")))  # noqa: B905
 
@@ -178,7 +179,7 @@ def _reference(ref: wire.Reference, agreement: Agreement) -> Reference:
     return Reference(q=q, v=v, a=a)
 
 
-@entry(GIVEN, WHOLE, FILLED)
+@entry(GIVEN, int, FILLED)
 def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> int:
     """Convert q, v and, if sent, torques (`size` numbers) to the robot's order and normalise quaternions and (cos, sin) pairs.
 

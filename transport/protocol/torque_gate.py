@@ -16,21 +16,21 @@ import numpy as np
 from controllers.command import LimitedBy
 from idyn.errors import InputError
 from idyn.library.kernels import entry
-from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed, Output
+from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.model.tree import Limits
 from idyn.types import Array, Record
 
 TORQUE, RATE, SPEED_TORQUE = int(LimitedBy.TORQUE), int(LimitedBy.RATE), int(LimitedBy.SPEED_TORQUE)
 POSITION, VELOCITY = int(LimitedBy.POSITION), int(LimitedBy.VELOCITY)
 
-GIVEN, CHANGED = Borrowed(VECTOR, VECTOR, VECTOR, MATRIX), Output(VECTOR, INDICES)
+GIVEN, CHANGED = (Vector, Vector, Vector, Matrix), written((Vector, Indices))
 """Arguments of `_gate`.
 
 given: (angles (na), speeds (na), torques applied until now (na), limits (7, na))
 changed: (torques (na), `LimitedBy` bits (na))
 """
 
-GIVEN_TWICE, CHANGED_TWICE = Borrowed(*[VECTOR] * 4, MATRIX, MATRIX), Output(VECTOR, INDICES, VECTOR, INDICES, VECTOR)
+GIVEN_TWICE, CHANGED_TWICE = (*[Vector] * 4, Matrix, Matrix), written((Vector, Indices, Vector, Indices, Vector))
 """Arguments of `_gate_twice`.
 
 given: (angles (na), speeds (na), torques applied until now (na), last feed-forward torques (na), limits (7, na), limits of the
@@ -146,7 +146,7 @@ def _wrong_sizes(table: Array, *given: Array) -> InputError:
     return InputError("torque gate", f"{expected}, got {', '.join(str(len(each)) for each in given)}")
 
 
-@entry(GIVEN_TWICE, REAL, REAL, CHANGED_TWICE)
+@entry(GIVEN_TWICE, float, float, CHANGED_TWICE)
 def _gate_twice(given: tuple[Array, ...], dt: float, ff_dt: float, changed: tuple[Array, ...]) -> tuple[int, int]:
     """Limit torques and feed-forward torques in place, and fill their difference. See `GIVEN_TWICE`, `CHANGED_TWICE`.
 
@@ -161,7 +161,7 @@ def _gate_twice(given: tuple[Array, ...], dt: float, ff_dt: float, changed: tupl
     return changes, ff_changes
 
 
-@entry(GIVEN, REAL, CHANGED)
+@entry(GIVEN, float, CHANGED)
 def _gate(given: tuple[Array, ...], dt: float, changed: tuple[Array, Array]) -> int:
     """Limit the torques in place and set the bits of the limits that changed them. given, changed: see `GIVEN`, `CHANGED`
 

@@ -3,19 +3,19 @@
 import os
 import sys
 
-os.environ["IDYN_KERNELS"] = "numba"
+os.environ["IDYN_KERNELS"] = "build"
 if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is part of the code: the same sources give the same bytes
     os.execve(sys.executable, [sys.executable, "-m", "idyn.library.build", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
 
-import json
-import tempfile
 import time
-import traceback
-from pathlib import Path
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from typing import Any
 
 from idyn.errors import KernelError
-from idyn.library.native import load
+from idyn.library.native import load, symbol_of
+
+BEGIN = time.monotonic()
 
 
 def is_fresh() -> bool:
@@ -27,46 +27,29 @@ def is_fresh() -> bool:
     return True
 
 
-def build() -> None:
-    """Build the library in two processes."""
-    from idyn.library.build import numba_mode  # noqa: PLC0415  (numba is not needed above)
+def compile_part(part: str) -> tuple[bytes, dict[str, str]]:
+    """Return the object file of a part of the entries, and the types of their results."""
+    from idyn.library.build import back, front  # noqa: PLC0415  (numba is not needed to see whether the library is fresh)
 
-    numba_mode.BUILDING.append(True)
-    from idyn.library.build import back, front, roster  # noqa: PLC0415
+    results: dict[str, str] = {}
+    front.keep_modules()
+    for symbol, (kernel, kinds) in PARTS[part].items():
+        results[symbol] = front.compile_entry(kernel, kinds, symbol)
+        if len(results) % 20 == 0 or len(results) == len(PARTS[part]):
+            print(f"{part}: {len(results)} of {len(PARTS[part])} kernels, {time.monotonic() - BEGIN:.0f} s", flush=True)
+    return back.emit(front.MODULES, [*results]), results
 
-    begin = time.monotonic()
 
-    def compile_part(entries: list[Any], object_file: Path) -> None:
-        """Write the object file of these entries, and the types of their results beside it."""
-        with front.without_machine_code():
-            for count, each in enumerate(entries):
-                each.compile()
-                if count % 20 == 0 or count == len(entries) - 1:
-                    seconds = time.monotonic() - begin
-                    print(f"{object_file.stem}: {count + 1} of {len(entries)} kernels, {seconds:.0f} s", flush=True)
-        object_file.write_bytes(back.emit(front.linked(entries), [each.symbol for each in entries]))
-        object_file.with_suffix(".json").write_text(json.dumps({each.symbol: each.result for each in entries}), "utf-8")
-
-    every = [front.Entry(kernel, types) for kernel, types in roster.entries()]
-    first_part = [each for each in every if not each.symbol.startswith(roster.SECOND_PROCESS)]
-    with tempfile.TemporaryDirectory() as folder:
-        first, second = (Path(folder) / f"{name}.o" for name in ("predictions", "others"))
-        child = os.fork()
-        if child == 0:
-            try:
-                compile_part([each for each in every if each not in first_part], second)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        compile_part(first_part, first)
-        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
-            raise RuntimeError("the second process failed; its message is above")
-        parts = [json.loads(each.with_suffix(".json").read_text("utf-8")) for each in (first, second)]
-        table = {"results": parts[0] | parts[1], "sources": roster.sources()}
-        back.write_libraries([first, second], [each.symbol for each in every], table, Path(folder))
-    print(f"kernels built in {time.monotonic() - begin:.0f} s", flush=True)
-
+PARTS: dict[str, dict[str, Any]] = {"predictions": {}, "others": {}}
+"""Kernel and argument types of the entries by symbol, for two processes."""
 
 if not ("--if-stale" in sys.argv and is_fresh()):
-    build()
+    from idyn.library.build import back, roster
+
+    for kernel, kinds in roster.entries():
+        symbol = symbol_of(kernel.py_func, kinds)
+        PARTS["others" if symbol.startswith(roster.SECOND_PROCESS) else "predictions"][symbol] = kernel, kinds
+    with ProcessPoolExecutor(2, get_context("fork")) as pool:
+        (first, of_first), (second, of_second) = pool.map(compile_part, PARTS)
+    back.write_libraries([first, second], {"results": of_first | of_second, "sources": roster.sources()})
+    print(f"kernels built in {time.monotonic() - BEGIN:.0f} s", flush=True)

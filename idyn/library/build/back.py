@@ -7,17 +7,20 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
+from numba.core.runtime import rtsys
 
-from idyn.library.build.front import COUNTS
 from idyn.library.build.header import header
 from idyn.library.native import CALL_FILE, FOLDER, LIBRARY_FILE
 
-INTERFACE = re.findall(r"\b(idyn_[a-z]+)\(", (FOLDER / "c" / "idyn.h").read_text("utf-8"))
-"""Functions of the C interface, all of which are visible."""
+C = FOLDER / "c"
+INTERFACE = re.findall(r"\b(idyn_[a-z]+)\(", (C / "idyn.h").read_text("utf-8"))
+INTERFACE += "idyn_table_address", "idyn_processor", "idyn_release", "idyn_arena_begin", "idyn_arena_end"
+"""What is visible beside the entries: the C interface, and what it and Python call."""
 
 PROCESSORS = {"x86_64": "x86-64-v3", "aarch64": "generic", "arm64": "generic"}
 """Processor that the machine code is for, by architecture."""
@@ -30,47 +33,43 @@ def machine() -> Any:
     return llvm.Target.from_triple(triple).create_target_machine(**options)
 
 
-def emit(module: Any, symbols: list[str]) -> bytes:
-    """Return the object file of a module in which only the symbols are visible."""
-    target = machine()
+def emit(modules: list[Any], symbols: list[str]) -> bytes:
+    """Return the object file of modules, in which only the symbols are visible."""
+    target, options = machine(), llvm.create_pipeline_tuning_options(3)
+    options.loop_vectorization, options.slp_vectorization = True, False
+    builder, module = llvm.create_pass_builder(target, options), _linked(modules)
     module.triple, module.data_layout = target.triple, str(target.target_data)
-    _prune(module, target)
-    for name in COUNTS:
-        module.get_function(name).add_function_attribute("alwaysinline")
-    _optimise(module, target)
+    passes = (
+        llvm.create_new_module_pass_manager()
+    )  # remove counts of references that cancel, once callees stand in their callers
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_jump_threading_pass()
+    passes.add_refprune_pass()
+    passes.run(module, builder)
+    module.link_in(llvm.parse_assembly(str(rtsys.library._final_module).replace("noinline", "alwaysinline")))  # what counts
+    for function in module.functions:
+        if not function.is_declaration:
+            function.linkage = "external" if function.name in symbols else "internal"
+    builder.getModulePassManager().run(module, builder)
     missing = set(symbols) - {each.name for each in module.functions if not each.is_declaration}
     if missing:
         raise RuntimeError(f"entries that the optimiser removed: {', '.join(sorted(missing))}")
     return bytes(target.emit_object(module))
 
 
-def _prune(module: Any, target: Any) -> None:
-    """Remove counts of references that cancel, once callees that are always inlined stand in their callers."""
-    passes, builder = llvm.create_new_module_pass_manager(), _builder(target)
-    passes.add_always_inliner_pass()
-    functions = llvm.create_new_function_pass_manager()
-    functions.add_sroa_pass()
-    functions.add_instruction_combine_pass()
-    functions.add_simplify_cfg_pass()
-    functions.add_jump_threading_pass()
-    passes.run(module, builder)
-    for function in module.functions:
-        if not function.is_declaration:
-            functions.run(function, builder)
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_refprune_pass()
-    passes.run(module, builder)
-
-
-def _optimise(module: Any, target: Any) -> None:
-    builder = _builder(target)
-    builder.getModulePassManager().run(module, builder)
-
-
-def _builder(target: Any) -> Any:
-    options = llvm.create_pipeline_tuning_options(3)
-    options.loop_vectorization, options.slp_vectorization = True, False
-    return llvm.create_pass_builder(target, options)
+def _linked(modules: list[Any]) -> Any:
+    for module in modules:
+        for function in module.functions:
+            if not function.is_declaration and function.linkage in (llvm.Linkage.external, llvm.Linkage.linkonce_odr):
+                function.linkage = "weak_odr"
+    while len(modules) > 1:  # in pairs: one after the other would copy the whole again and again
+        for a, b in zip(modules[::2], modules[1::2], strict=False):
+            a.link_in(b)
+        modules = modules[::2]
+    return modules[0]
 
 
 def compiler() -> list[str]:
@@ -84,25 +83,32 @@ def compiler() -> list[str]:
     return [sys.executable, "-m", "ziglang", "cc"]
 
 
-def write_libraries(objects: list[Path], symbols: list[str], table: dict[str, Any], work: Path) -> None:
-    """Write `libidyn.so` and the module that calls it beside the sources, both at once."""
+def write_libraries(objects: list[bytes], table: dict[str, Any]) -> None:
+    """Write `libidyn.so`, of object files and a table, and the module that calls it beside the sources, both at once."""
     text = json.dumps(table, sort_keys=True, separators=(",", ":"))
     quoted = "\n".join(f'"{_escaped(text[k : k + 4000])}"' for k in range(0, len(text), 4000))
-    (work / "table.c").write_text(f"static const char table[] =\n{quoted};\nconst char *idyn_table_address = table;\n")
-    (work / "idyn_kernels.h").write_text(header())
-    names = [*symbols, "idyn_table_address", "idyn_processor", "idyn_release", "idyn_arena_begin", "idyn_arena_end", *INTERFACE]
-    (work / "visible.map").write_text("{ global: " + " ".join(f"{each};" for each in names) + " local: *; };\n")
-    command = [*compiler(), "-O2", "-ffp-contract=off", "-fPIC", "-shared", f"-I{work}"]
-    sources = [*map(str, objects), str(FOLDER / "c" / "runtime.c"), str(FOLDER / "c" / "idyn.c"), str(work / "table.c")]
-    link = ["-Wl,-s", "-Wl,-z,defs", f"-Wl,--version-script={work / 'visible.map'}", "-lm"]
-    if sys.platform == "darwin":
-        link = ["-lm"]
-    subprocess.run([*command, *sources, *link, "-o", str(work / "libidyn.so")], check=True)
-    python = ["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-Wl,-s"]
-    include = sysconfig.get_path("include")
-    subprocess.run([*command, f"-I{include}", str(FOLDER / "c" / "call.c"), *python, "-o", str(work / "call.so")], check=True)
-    for built, place in ((work / "libidyn.so", LIBRARY_FILE), (work / "call.so", CALL_FILE)):
-        shutil.move(built, place)
+    with tempfile.TemporaryDirectory() as folder:
+        work, sources = Path(folder), [str(C / "runtime.c"), str(C / "idyn.c")]
+        for name, content in (
+            ("table.c", f"static const char table[] =\n{quoted};\nconst char *idyn_table_address = table;\n".encode()),
+            *((f"{k}.o", content) for k, content in enumerate(objects)),
+        ):
+            (work / name).write_bytes(content)
+            sources.append(str(work / name))
+        (work / "idyn_kernels.h").write_text(header())
+        (work / "visible.map").write_text(
+            "{ global: " + " ".join(f"{each};" for each in [*table["results"], *INTERFACE]) + " local: *; };\n"
+        )
+        command = [*compiler(), "-O2", "-ffp-contract=off", "-fPIC", "-shared", f"-I{work}"]
+        link = ["-Wl,-s", "-Wl,-z,defs", f"-Wl,--version-script={work / 'visible.map'}", "-lm"]
+        python = ["-Wl,-s"]
+        if sys.platform == "darwin":
+            link, python = ["-lm"], ["-undefined", "dynamic_lookup"]
+        subprocess.run([*command, *sources, *link, "-o", str(work / "libidyn.so")], check=True)
+        include = sysconfig.get_path("include")
+        subprocess.run([*command, f"-I{include}", str(C / "call.c"), *python, "-o", str(work / "call.so")], check=True)
+        for built, place in ((work / "libidyn.so", LIBRARY_FILE), (work / "call.so", CALL_FILE)):
+            shutil.move(built, place)
 
 
 def _escaped(text: str) -> str:

@@ -1,19 +1,12 @@
 """Kernels in numba: the types of records and arrays, and the functions that kernels call by name."""
 
-import fcntl
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("NUMBA_CACHE_LOCATOR_CLASSES", "idyn.library.build.locator.Locator")
-
-import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
-from numba.core.caching import FunctionCache
 from numba.core.imputils import impl_ret_new_ref
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
@@ -31,13 +24,11 @@ from numba.extending import (
 from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import as_dtype
 
-from idyn.library.dispatch import LAWS, attempt, stack_array
-from idyn.library.kinds import ArrayKind, Named, Number, RecordType
-from idyn.library.records import StructHandle
+from idyn.library.build.cache import Kept
+from idyn.library.mode import BUILD, MODE
+from idyn.library.records import ArrayRecord, RecordType
 
 WORD = ir.IntType(64)
-HANDLE_CLASS = "idyn_StructHandle"
-llvmlite.binding.add_symbol(HANDLE_CLASS, id(StructHandle))
 
 SMALL = 8192
 """Maximum size of an array on the stack; larger arrays are on the heap [bytes]."""
@@ -49,51 +40,25 @@ class Record(numba.types.Type):  # type: ignore[misc]
     """numba's type of a record."""
 
     def __init__(self, record: RecordType) -> None:
-        super().__init__(record.name)
+        super().__init__(f"{record.name} {record.tag}")
         self.record = record
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.record.name, self.record.tag
 
 
 def as_numba(kind: Any) -> Any:
     """Return numba's type for a type of an argument or field."""
-    if isinstance(kind, Number):
-        return NUMBERS[kind.code]
-    if isinstance(kind, ArrayKind):
-        return numba.types.Array(NUMBERS[kind.code], kind.ndim, "C")
     if isinstance(kind, RecordType):
         return Record(kind)
-    members = [as_numba(each) for each in kind]
-    return numba.types.NamedTuple(members, kind.source) if isinstance(kind, Named) else numba.types.Tuple(members)
+    if isinstance(kind, tuple):
+        return numba.types.BaseTuple.from_types([*map(as_numba, kind)], type(kind) if hasattr(kind, "_fields") else None)
+    number = NUMBERS[kind.code]
+    return numba.types.Array(number, kind.ndim, "C") if kind.ndim else number
 
 
-BUILDING: list[Any] = []
-"""Set by the build before kernels are defined: it keeps no cache and compiles no variants for literal arguments."""
-
-
-class _Cache(FunctionCache):  # type: ignore[misc]
-    """numba's cache of a kernel, which several processes may write.
-
-    numba reads the index, takes the next free number for the file, writes the index, then the file. Two processes that do so at
-    once take the same number for different argument types, and later ones call machine code of other types.
-    """
-
-    def save_overload(self, types: Any, result: Any) -> None:
-        self._impl.locator.ensure_cache_path()
-        with (Path(self.cache_path) / "lock").open("w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            super().save_overload(types, result)
-
-
-def compiled(function: Callable[..., Any], cache: bool = False, **options: Any) -> Any:
-    """Return a kernel that numba compiles when it is first called, or takes from its cache (with `cache`)."""
-    kernel = numba.njit(**options)(function)
-    if not BUILDING:
-        if cache:
-            kernel._cache = _Cache(function)
-        return kernel
+def compiled(function: Callable[..., Any], **options: Any) -> Any:
+    """Return a kernel that numba compiles when it is first called, or takes from its cache; never for literal arguments."""
+    kernel = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    if MODE != BUILD:
+        kernel._cache = Kept(function)
     template, plain = kernel.get_call_template, numba.types.unliteral
 
     def of_numbers(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
@@ -106,28 +71,14 @@ def compiled(function: Callable[..., Any], cache: bool = False, **options: Any) 
 register_model(Record)(models.OpaqueModel)
 
 
-@typeof_impl.register(StructHandle)
-def _type_of_handle(given: StructHandle, _: Any) -> Record:
-    return Record(given.kind)
+@typeof_impl.register(ArrayRecord)
+def _type_of_record(given: ArrayRecord, _: Any) -> Record:
+    return Record(given.TYPE)
 
 
 @unbox(Record)
-def _unbox_handle(kind: Record, given: Any, c: Any) -> NativeValue:
-    """Emit the address of a block of this type; the call raises TypeError for other objects."""
-    b = c.builder
-    address = cgutils.alloca_once_value(b, cgutils.get_null_value(cgutils.voidptr_t))
-    refused = cgutils.alloca_once(b, cgutils.bool_t)
-    own_class = c.pyapi.get_type(given)  # borrowed reference
-    is_handle = b.icmp_unsigned("==", own_class, b.bitcast(c.pyapi.get_c_object(HANDLE_CLASS), own_class.type))
-    b.store(b.not_(is_handle), refused)
-    with b.if_then(is_handle, likely=True):
-        block = c.pyapi.long_as_voidptr(given)
-        tag = b.load(b.bitcast(block, WORD.as_pointer()))
-        b.store(block, address)
-        b.store(b.icmp_unsigned("!=", tag, WORD(kind.record.tag)), refused)
-    with b.if_then(b.load(refused), likely=False):
-        c.pyapi.err_set_string("PyExc_TypeError", f"expected a record {kind}")
-    return NativeValue(b.load(address), is_error=b.load(refused))
+def _unbox_record(_kind: Record, given: Any, c: Any) -> NativeValue:
+    return NativeValue(c.pyapi.long_as_voidptr(given))
 
 
 @infer_getattr
@@ -141,12 +92,40 @@ class _Fields(AttributeTemplate):  # type: ignore[misc]
 
 @lower_getattr_generic(Record)
 def _read(context: Any, builder: Any, kind: Record, address: Any, name: str) -> Any:
+    return read(context, builder, as_numba(kind.record.fields[name]), _place(builder, kind, address, name))
+
+
+@lower_setattr_generic(Record)
+def _write(context: Any, builder: Any, signature: Any, args: Any, name: str) -> None:
+    (kind, given), (address, value) = signature.args, args
     field, place = as_numba(kind.record.fields[name]), _place(builder, kind, address, name)
-    if not isinstance(field, numba.types.Array):
-        value = builder.load(builder.bitcast(place, _wide(context, field).as_pointer()))
-        return builder.icmp_unsigned("!=", value, WORD(0)) if field == numba.boolean else value
-    data, *shape = (builder.load(cgutils.gep_inbounds(builder, place, k)) for k in range(1 + field.ndim))
-    return _array(context, builder, field, data, shape, None)
+    for k, word in enumerate(words(context, builder, field, context.cast(builder, value, given, field))):
+        builder.store(word, cgutils.gep_inbounds(builder, place, k))
+
+
+def _place(builder: Any, kind: Record, address: Any, name: str) -> Any:
+    """Emit a pointer to the first word of a field."""
+    return cgutils.gep_inbounds(builder, builder.bitcast(address, WORD.as_pointer()), kind.record.places[name])
+
+
+def read(context: Any, builder: Any, kind: Any, place: Any) -> Any:
+    """Emit a field or an argument of this type from its words."""
+    if isinstance(kind, numba.types.Array):
+        data, *shape = (builder.load(cgutils.gep_inbounds(builder, place, k)) for k in range(1 + kind.ndim))
+        return _array(context, builder, kind, data, shape, None)
+    if kind == numba.boolean:
+        return builder.icmp_unsigned("!=", builder.load(place), WORD(0))
+    return builder.load(builder.bitcast(place, context.get_value_type(kind).as_pointer()))
+
+
+def words(context: Any, builder: Any, kind: Any, value: Any) -> list[Any]:
+    """Emit the words of a value of this type: an array is its address and its shape."""
+    if isinstance(kind, numba.types.Array):
+        view = context.make_array(kind)(context, builder, value)
+        return [builder.ptrtoint(view.data, WORD), *cgutils.unpack_tuple(builder, view.shape, kind.ndim)]
+    if isinstance(kind, Record):
+        return [builder.ptrtoint(value, WORD)]
+    return [builder.zext(value, WORD) if kind == numba.boolean else builder.bitcast(value, WORD)]
 
 
 def _array(context: Any, builder: Any, kind: Any, data: Any, shape: list[Any], owner: Any) -> Any:
@@ -158,31 +137,6 @@ def _array(context: Any, builder: Any, kind: Any, data: Any, shape: list[Any], o
     data = builder.inttoptr(data, view.data.type) if data.type == WORD else builder.bitcast(data, view.data.type)
     populate_array(view, data=data, shape=shape, strides=strides, itemsize=item, meminfo=owner)
     return view._getvalue()
-
-
-@lower_setattr_generic(Record)
-def _write(context: Any, builder: Any, signature: Any, args: Any, name: str) -> None:
-    (kind, given), (address, value) = signature.args, args
-    field, place = as_numba(kind.record.fields[name]), _place(builder, kind, address, name)
-    value = context.cast(builder, value, given, field)
-    if not isinstance(field, numba.types.Array):
-        value = builder.zext(value, WORD) if field == numba.boolean else value
-        builder.store(value, builder.bitcast(place, value.type.as_pointer()))
-        return
-    view = context.make_array(field)(context, builder, value)
-    words = [builder.ptrtoint(view.data, WORD), *cgutils.unpack_tuple(builder, view.shape, field.ndim)]
-    for k, word in enumerate(words):
-        builder.store(word, cgutils.gep_inbounds(builder, place, k))
-
-
-def _place(builder: Any, kind: Record, address: Any, name: str) -> Any:
-    """Emit a pointer to the first word of a field."""
-    return cgutils.gep_inbounds(builder, builder.bitcast(address, WORD.as_pointer()), kind.record.places[name])
-
-
-def _wide(context: Any, kind: Any) -> Any:
-    """Return the LLVM type of the word that stores a number or record."""
-    return WORD if kind == numba.boolean else context.get_value_type(kind)
 
 
 @intrinsic
@@ -212,19 +166,21 @@ def _alloca_array(_: Any, shape: Any, kind: Any) -> Any:
     return array(shape, kind), codegen
 
 
-@overload(stack_array, inline="always")
-def _on_stack(shape: Any, kind: Any = np.float64) -> Any:
+def know(stack_array: Any, attempt: Any, chosen: dict[str, Any]) -> None:
+    """Let kernels call `stack_array` and `attempt` of `idyn.library.kernels`. chosen: kernels of `attempt` by record type"""
+
+    @overload(stack_array, inline="always")
     def on_stack(shape: Any, kind: Any = np.float64) -> Any:
-        return _alloca_array(shape, kind)
+        def call(shape: Any, kind: Any = np.float64) -> Any:
+            return _alloca_array(shape, kind)
 
-    return on_stack
+        return call
 
+    @overload(attempt)
+    def of_law(problem: Any, law: Any, basis: Any, rung: Any) -> Any:
+        kernel = chosen[law.record.name]
 
-@overload(attempt)
-def _attempt(problem: Any, law: Any, basis: Any, rung: Any) -> Callable[..., Any]:
-    kernel = LAWS.kernel(law.record)
+        def call(problem: Any, law: Any, basis: Any, rung: Any) -> Any:
+            return kernel(problem, law, basis, rung)
 
-    def call(problem: Any, law: Any, basis: Any, rung: Any) -> Any:
-        return kernel(problem, law, basis, rung)
-
-    return call
+        return call

@@ -5,19 +5,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from idyn.library.digest import code_digest, file_digest, holds_kernels
+from idyn.library.build.cache import PACKAGES, ROOT, imported
+from idyn.library.digest import code_digest, file_digest, is_kernel
 from idyn.library.kernels import ENTRIES
-from idyn.library.kinds import Kind
 from idyn.library.native import FOLDER
 
-ROOT = FOLDER.parents[1]
 SECOND_PROCESS = ("idyn_tasks", "idyn_differentiation", "controllers", "transport", "sim_harness")
 """Beginnings of the symbols that the second process of the build compiles: half of the work, few callees in common."""
 
-PACKAGES = ("idyn", "controllers", "transport", "sim_harness")
 
-
-def entries() -> list[tuple[Any, tuple[Kind, ...]]]:
+def entries() -> list[tuple[Any, tuple[Any, ...]]]:
     """Return the kernel and argument types of every entry, each once."""
     for path in _kernel_files():
         import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
@@ -25,22 +22,12 @@ def entries() -> list[tuple[Any, tuple[Kind, ...]]]:
     for kind in solve.method_types():
         for define in (solve.tick_for, solve.solve_again_for, solve.kernel_for, members.solve_members_for):
             define(kind)
-    return list(dict.fromkeys(ENTRIES))
+    return list(ENTRIES)
 
 
 def _kernel_files() -> list[Path]:
     files = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if FOLDER not in path.parents)
-    return [path for path in files if holds_kernels(path.read_text("utf-8"))]
-
-
-def imported(path: Path) -> set[Path]:
-    """Return the files of the project that a module imports."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
-            place = ROOT.joinpath(*node.module.split("."))
-            found |= {each for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file()}
-    return found
+    return [path for path in files if any(map(is_kernel, ast.parse(path.read_text("utf-8")).body))]
 
 
 def sources() -> dict[str, tuple[str, str]]:

@@ -8,6 +8,14 @@ int idyn_processor(void);
 void idyn_arena_begin(char *memory, int64_t size);
 int32_t idyn_arena_end(void);
 
+typedef struct { /* a law, as `header.py` writes it */
+    int (*tick)(void *), (*again)(void *);
+    int64_t method_tag, law_tag, kernels[8], count, cold, width;
+    double directions[64];
+    LawData law;
+} LawRow;
+static const LawRow LAWS[] = {IDYN_LAWS}; /* in the order of idyn_law */
+
 enum { ATTEMPTS = 8, EDGES = 32, FACE = 34, CHOICES = 3, ARENA = 1 << 18 };
 static const uint64_t SOUND = 0x6964796e31736f6cu;
 
@@ -20,9 +28,9 @@ struct idyn_solver {
     Model model;
     Given given;
     Dynamics dynamics;
-    Problem problem;
-    Soft soft;
-    Law law, conditions; /* of the law's kernel, and of the certificate */
+    ReducedProblem problem;
+    SoftConstraints soft;
+    LawData law, conditions; /* of the law's kernel, and of the certificate */
     Finish finish;
     Method method;
     int64_t kernels[ATTEMPTS];
@@ -66,7 +74,7 @@ static void place(idyn_solver *s, Bump *b) {
     g->ends_shape[2] = g->own_ends_shape[2] = 3, g->ends = g->own_ends = take(b, 0);
     Dynamics *d = &s->dynamics;
     ARRAY2(*d, J, 3 * n, nv), ARRAY1(*d, drift, 3 * n), ARRAY2(*d, G, 0, nv), ARRAY1(*d, rate, 0);
-    Problem *p = &s->problem;
+    ReducedProblem *p = &s->problem;
     ARRAY1(*p, q_ddot, na), ARRAY2(*p, L, nu, nu), ARRAY1(*p, v_free, nv), ARRAY1(*p, load, nv), ARRAY2(*p, Y, 3 * n, nu);
     ARRAY1(*p, b, 3 * n), ARRAY1(*p, energy, 3 * n), ARRAY1(*p, moments, 3 * n), ARRAY2(*p, C, 3 * n, 0), ARRAY1(*p, closing_free, 0);
     Finish *f = &s->finish;
@@ -83,7 +91,7 @@ static void place(idyn_solver *s, Bump *b) {
 /* Rows of the arrays for n contacts. */
 static void resize(idyn_solver *s, int64_t n) {
     Given *g = &s->given;
-    Problem *p = &s->problem;
+    ReducedProblem *p = &s->problem;
     Finish *f = &s->finish;
     g->bodies_shape[0] = g->others_shape[0] = g->mu_shape[0] = g->gaps_shape[0] = g->radii_shape[0] = n;
     g->points_shape[0] = g->normals_shape[0] = g->tangents_shape[0] = n, g->last_shape[0] = 3 * n;
@@ -166,11 +174,11 @@ static void fill_settings(idyn_solver *s, double weight) {
 }
 
 static void connect(idyn_solver *s) {
-    s->model.tag = Model_TAG, s->given.tag = Given_TAG, s->dynamics.tag = Dynamics_TAG, s->problem.tag = Problem_TAG;
-    s->soft.tag = Soft_TAG, s->soft.impratio = 1.0, s->finish.tag = Finish_TAG, s->method.tag = s->row->method_tag;
+    s->model.tag = Model_TAG, s->given.tag = Given_TAG, s->dynamics.tag = Dynamics_TAG, s->problem.tag = ReducedProblem_TAG;
+    s->soft.tag = SoftConstraints_TAG, s->soft.impratio = 1.0, s->finish.tag = Finish_TAG, s->method.tag = s->row->method_tag;
     s->law = s->row->law, s->law.tag = s->row->law_tag, s->law.directions = s->directions, s->law.soft = &s->soft;
     memcpy(s->directions, s->row->directions, sizeof s->directions), memcpy(s->kernels, s->row->kernels, sizeof s->kernels);
-    s->conditions = s->law, s->conditions.tag = Law_TAG;
+    s->conditions = s->law, s->conditions.tag = LawData_TAG;
     s->given.model = &s->model, s->given.own_M_shape[0] = s->given.own_M_shape[1] = s->given.own_h_shape[0] = s->nv;
     s->given.own_axes_shape[0] = s->nv, s->given.own_axes_shape[1] = 6, s->given.rows_shape[1] = s->nv;
     s->dynamics.given = &s->given, s->problem.dynamics = &s->dynamics;

@@ -10,7 +10,7 @@ import numpy as np
 
 from controllers.monitor.safety import JUMP, unexplained
 from idyn.library.kernels import compiled, entry
-from idyn.library.kinds import INDICES, MATRIX, REAL, VECTOR, Borrowed, Output, several, written
+from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
 from transport.protocol.contact_input import FootSwitches
@@ -94,7 +94,7 @@ FROZEN = ("rate of the base", "joints move"), ("speeds of the joints", "base tur
 
 LIVE = 0.1  # time for which all numbers must have changed in every state before their repeats count [s]
 
-CHANGE, BOUNDS, TIMES = Borrowed(*[VECTOR] * 6, INDICES), Borrowed(VECTOR), several(REAL, 3)
+CHANGE, BOUNDS, TIMES = (*[Vector] * 6, Indices), (Vector,), (float,) * 3
 """Arguments of the kernels.
 
 change: (q, v, last q, last v, joint angles [rad] (na), last joint angles [rad] (na), indices of the actuated joints in v (na))
@@ -192,7 +192,7 @@ class Plausibility:
             self.level = max(self.level - self._leak, 0.0)
 
 
-@entry(CHANGE, TIMES, BOUNDS, Output(MATRIX))
+@entry(CHANGE, TIMES, BOUNDS, written((Matrix,)))
 def _compare(change: Change, times: tuple[float, float, float], bounds: tuple[Array], memory: tuple[Array]) -> int:
     """Return −1 if a change is beyond its bound, the number of a row of `memory` (1, 2) whose sensor is frozen, else 0."""
     (most,), (dt, step, repeated) = bounds, times
@@ -224,7 +224,7 @@ def _repeats(change: Change, dt: float, memory: Array, repeated: float) -> int:
     return frozen
 
 
-@entry(CHANGE, REAL, written(VECTOR))
+@entry(CHANGE, float, written(Vector))
 def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
     """Fill `jumps` with the largest changes, minus those that the speeds explain, in the order of `NAMES`.
 
