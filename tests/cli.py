@@ -6,9 +6,12 @@ from sim_harness.commands.main import main
 
 
 def fails(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """What a command says that is refused."""
+    """What a command says that is refused: one line."""
     assert main([*words]) == 2
-    return capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert error.startswith("idyn: ")
+    assert error.count("\n") == 1
+    return error
 
 
 def prints(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -13,6 +13,8 @@ Where the rows of a table take milliseconds, they are one case:
     @every("engine", ENGINES)
     @every_row(("hyqq", "nearest: hyq"), ("missing.urdf", "no such file"))
     def test_a_wrong_word_is_named(word, message, engine): ...
+
+Rows that are marked, as by `first_is_fast`, are a case of their own.
 """
 
 import functools
@@ -66,26 +68,33 @@ def every(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Callab
     Every row has a `tmp_path` and a `monkeypatch` of its own, and nothing logged or printed before; the rows share all other
     fixtures. Rows that may be skipped alone are cases.
     """
-    names, table = ((names,), [(row,) for row in rows]) if isinstance(names, str) else (names, list(rows))
+    named, alone = ((names,), True) if isinstance(names, str) else (names, False)
+    table = [(row.values, True) if hasattr(row, "marks") else ((row,) if alone else row, False) for row in rows]
     assert table, f"no rows of {names}"
+    marked = f"further_{named[0]}"  # the parameter that tells the case of the marked rows from the other one
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def run(**fixtures: Any) -> None:
             failed: dict[str, BaseException] = {}
-            for k, row in enumerate(table):
-                values = dict(zip(names, row, strict=True))
+            further = fixtures.pop(marked, None)
+            chosen = [row for row, is_marked in table if further in (None, is_marked)]
+            for k, row in enumerate(chosen):
+                values = dict(zip(named, row, strict=True))
                 try:
                     with ExitStack() as stack:
                         test(**(fixtures | _own(fixtures, k, stack)), **values)
                 except (Exception, SystemExit, BaseExceptionGroup, pytest.fail.Exception) as error:
                     failed[f"{k}: {values}"] = error
             if failed:
-                which = "\n".join([f"{len(failed)} of {len(table)} rows failed", *failed])
+                which = "\n".join([f"{len(failed)} of {len(chosen)} rows failed", *failed])
                 raise BaseExceptionGroup(which, list(failed.values()))
 
         signature = inspect.signature(test)
-        others = [each for name, each in signature.parameters.items() if name not in names]
+        others = [each for name, each in signature.parameters.items() if name not in named]
+        if any(is_marked for _, is_marked in table):
+            others.append(inspect.Parameter(marked, inspect.Parameter.KEYWORD_ONLY))
+            run = pytest.mark.parametrize(marked, first_is_fast([False, True]), ids=["fast", "full"])(run)
         run.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
         return run
 

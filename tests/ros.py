@@ -1,7 +1,6 @@
 """A participant that speaks only ROS 2: names from `rosbags`, bytes by Cyclone DDS's own serialiser."""
 
 import os
-import time
 from dataclasses import dataclass
 from functools import cache
 from types import new_class
@@ -14,6 +13,7 @@ from cyclonedds.qos import Policy, Qos
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 from rosbags.typesys import Stores, get_typestore
+from wire import until
 
 JAZZY = get_typestore(Stores.ROS2_JAZZY)
 BASE, NAME, ARRAY, SEQUENCE = 1, 2, 3, 4  # kinds of fields of rosbags
@@ -89,11 +89,8 @@ class Reader:
 
 
 def matched(writer):
-    for _ in range(3000):
-        if writer.get_matched_subscriptions():
-            return writer
-        time.sleep(0.01)
-    raise AssertionError("no reader")
+    until(writer.get_matched_subscriptions)
+    return writer
 
 
 def twist(x, y, turn):

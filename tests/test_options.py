@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from fast import first_is_fast
+from fast import fast, first_is_fast
 
 from controllers.config.tables import kind_of
 from idyn.siblings import NAMES
@@ -107,7 +107,7 @@ def folder(request, tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", first_is_fast(COMMANDS, 2))
+@pytest.mark.parametrize("name", fast(COMMANDS, "import"))
 def test_other_packages_of_the_same_names_break_nothing(folder, name):
     command, expected = COMMANDS[name]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

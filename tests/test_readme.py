@@ -62,6 +62,7 @@ INLINE = [(document, code) for document in DOCUMENTS for code in inline(document
 
 FAMILIES = {"law": AnyControlLaw, "contact.source": AnySource, "contact.terrain": AnyTerrain, "ground": AnyGround}
 FAMILIES |= {"reference": AnyReference, "grip": AnyGrip, "engine": AnyEngine}
+PARSER = build_parser()
 NOTEBOOKS = sorted(ROOT.glob("docs/notebooks/*.ipynb"))
 
 
@@ -74,7 +75,7 @@ def settings_of(block):
 
 
 def check_command(words):
-    options = vars(build_parser().parse_args(words))
+    options = vars(PARSER.parse_args(words))
     if words[0] == "list":
         return
     what = list(np.atleast_1d(options.get("what", [])))

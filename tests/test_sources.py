@@ -114,7 +114,7 @@ def nodes(tree):
 
 def imports(path):
     """Modules that a file imports, at any place: `from a.b import c` counts as a.b and as a.b.c."""
-    for node in nodes(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -127,7 +127,7 @@ def within(name, prefixes):
     return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
 
 
-MODULES = modules()
+MODULES, parse = modules(), cache(ast.parse)
 
 
 @cache
@@ -326,7 +326,7 @@ def test_kernels_call_no_blas_and_assign_to_no_slices():
     for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         if "studies" in path.parts:
             continue
-        for kernel in kernels(ast.parse(path.read_text(encoding="utf-8"))):
+        for kernel in kernels(parse(path.read_text(encoding="utf-8"))):
             found += 1
             bad += [f"{path.relative_to(ROOT)}:{line}: {kernel.name}: {why}" for line, why in refused(kernel)]
     assert found > 500

@@ -1,6 +1,7 @@
 """A service behind a real socket, and replies of a known type."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -26,6 +27,15 @@ PATIENCE_MS = 30_000  # A busy machine may take its time [ms]
 def expect(kind: type[T], reply: object) -> T:
     assert isinstance(reply, kind), reply
     return reply
+
+
+def until(condition: Callable[[], T]) -> T:
+    """What a condition gives as soon as that counts as true; an error if it does not within 30 s."""
+    for _ in range(3000):
+        if found := condition():
+            return found
+        time.sleep(0.01)
+    raise AssertionError("it did not happen within 30 s")
 
 
 @contextmanager

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import urdf
 import zmq
-from cli import prints
+from cli import fails, prints
 from disk import written
 from fast import every, every_row, full
 from wire import expect, routed, running, sending
@@ -37,14 +37,6 @@ from transport.startup.warm_up import warm_up
 
 URDF = Path(__file__).parents[2] / "configs/robots/quadruped.urdf"
 NO_STATS = {"config_get": {"t": "config", "settings": {"law": {}}}, "stats_get": {"t": "config", "settings": {}}}
-
-
-def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("idyn: ")
-    assert error.count("\n") == 1
-    return error
 
 
 def test_version_option_prints_the_version(capsys):
@@ -231,6 +223,7 @@ def test_with_json_on_stdout_all_other_text_is_on_stderr(command, capsys):
     (["--interface", "eth0", "--yes"], "no answer from ipc:///nowhere"),
 )
 def test_what_cannot_work_is_refused_before_anything_is_sent(words, problem, capsys, monkeypatch):
+    monkeypatch.setattr("transport.robot.client.PROBE_MS", 5)
     assert problem in fails(capsys, "bridge", "ros2", "ipc:///nowhere", *words)
     monkeypatch.setenv("ROS_DOMAIN_ID", "home")
     assert "ROS_DOMAIN_ID: expected a number ≥ 0, got 'home'" in fails(capsys, "bridge", "ros2", "ipc:///nowhere")
@@ -326,7 +319,7 @@ REFUSAL = {"t": "error", "code": "internal", "message": ESCAPES, "recoverable": 
 TOLD = {"t": "stats", **msgspec.to_builtins(stats(refused={ESCAPES: 3}, fault=ESCAPES))}
 
 
-def test_a_server_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_cannot_write_to_the_terminal(tmp_path, capsys, monkeypatch) -> None:
     config = {"t": "config", "settings": {"law": ESCAPES}}
     with liar(tmp_path, {"stats_get": TOLD, "config_get": config}) as address:
         assert main(["top", address, "--once"]) == 0
@@ -335,6 +328,9 @@ def test_a_server_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.Ca
     assert said.splitlines()[0].endswith(f"law {ESCAPED}")
     assert f"  fault              {ESCAPED}\n" in said
     assert f"  refused            {ESCAPED} 3\n" in said
+    monkeypatch.setattr("transport.robot.client.PROBE_MS", 5)
+    monkeypatch.setitem(Observer.__init__.__kwdefaults__, "timeout_ms", 100)
+    assert "no answer" in fails(capsys, "top", f"{address}-nobody", "--once")
 
 
 @every_row(
@@ -350,4 +346,3 @@ def test_an_answer_of_the_wrong_type_is_named_and_cannot_write_to_the_terminal(a
     said = capsys.readouterr().err
     assert says in said
     assert all(c.isprintable() or c == "\n" for c in said)
-    assert "no answer" in fails(capsys, "top", f"{address}-nobody", "--once")

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import every, every_row
+from fast import every, every_row, first_is_fast
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.command import Inputs, Mismatch
@@ -67,7 +67,7 @@ def test_healthy_motion_rest_noise_and_a_slow_sway_raise_no_alarm(robot):
     assert motion.run(3.0) == []
 
 
-@every("rate", [0.05, 0.2, 1.0, 5.0])
+@every("rate", first_is_fast([0.2, 5.0, 0.05, 1.0], 2))
 def test_drift_of_a_joint_is_named_before_a_tenth_of_a_radian_or_in_50_ms(robot, rate):
     motion = Motion(robot)
     assert motion.run(0.5) == []
@@ -86,7 +86,7 @@ def test_drift_of_a_joint_is_named_before_a_tenth_of_a_radian_or_in_50_ms(robot,
 
 
 @every("share", [0.0, 0.5, 1.0])
-@every("ticks", [0, 4, 15])
+@every("ticks", first_is_fast([4, 0, 15]))
 def test_motors_are_judged_without_a_known_delay(robot, ticks, share):
     """The first motor gives a share of what was asked some ticks ago, the others all of it."""
     motion, asked = Motion(robot), [np.zeros(NA)] * (ticks + 1)

@@ -215,7 +215,7 @@ def test_a_missing_robot_collection_names_the_package_to_install(monkeypatch):
         urdf_path("example-robot-data:x.urdf", Path())
 
 
-@every("law", [*LAWS, "pid"])
+@every("law", first_is_fast(["pid", *LAWS], 4))
 def test_single_settings_can_be_changed(law):
     settings = load("controllers", "quadruped", ControllerSettings)
     other = changed(settings, {"law": law, "selection": "impulse-change", "reference": "sway"})
@@ -237,7 +237,7 @@ def test_changes_are_merged_table_by_table_and_another_kind_resets_its_settings(
         changed(settings, {"law": {"kind": "no-slip", "edges": 8}})
 
 
-@every("name", ["quadruped", "a1", "go2"])
+@every("name", first_is_fast(["quadruped", "a1", "go2"]))
 @every("law", [{"kind": "coulomb", "edges": 8, "circumscribed": True}, {"kind": "sensed", "delay": 2}, "pid"])
 def test_a_controller_from_a_snapshot_has_the_same_settings(law, name):
     changes = {"law": law, "contact": {"source": {"kind": "fused", "early": 0.02}, "terrain": {"kind": "slope", "angle": 0.1}}}
@@ -321,7 +321,7 @@ def test_on_flat_ground_the_stance_is_unchanged_and_unreachable_ground_is_an_err
         resting(robot, stance, steep)
 
 
-@every("name", ["slope", "stairs", "heightmap"])
+@every("name", first_is_fast(["slope", "stairs", "heightmap"]))
 @pytest.mark.parametrize("law", first_is_fast(["no-slip", "coulomb", "convex"]))
 def test_a_robot_stands_on_every_terrain_with_its_weight_on_its_feet(name, law):
     """The controller finds the same ground as the world: forces as predicted, and vertically they carry the robot."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import every, every_row
+from fast import every, every_row, first_is_fast
 from rigs import DT, Walker, at_rest, controller, stances
 from scipy.spatial.transform import Rotation
 
@@ -35,7 +35,7 @@ def command(walker, seconds, **fields):
     return walker.run(seconds)
 
 
-@every("when", [0.0, 0.05, 0.1, 0.15, 0.2, 0.33])
+@every("when", first_is_fast([0.05, 0.2, 0.0, 0.1, 0.15, 0.33], 2))
 def test_the_gait_changes_when_all_feet_stand_and_soon(when):
     walker, _ = walking(1.0 + when)
     before = walker.angles.copy()
@@ -154,7 +154,7 @@ class Pushed(Walker):
             self.plan.at = at
 
 
-@every(("speed", "period", "duty"), [(0.1, 0.4, 0.7), (0.4, 0.35, 0.6), (0.6, 0.3, 0.5), (0.8, 0.3, 0.5)])
+@every(("speed", "period", "duty"), first_is_fast([(0.4, 0.35, 0.6), (0.8, 0.3, 0.5), (0.1, 0.4, 0.7), (0.6, 0.3, 0.5)], 2))
 def test_period_and_duty_are_between_those_of_the_two_gaits(speed, period, duty):
     walker = Walker(gait=SLOW, velocity=(speed, 0.0, 0.0), acceleration=2.0)
     references = walker.run(2.2)

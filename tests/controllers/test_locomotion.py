@@ -76,7 +76,7 @@ def test_the_error_of_the_derivatives_is_of_third_order():
     assert worst(0.0005) < worst(0.001) / 6
 
 
-@every("velocity", [(0.2, 0.0, 0.0), (0.0, 0.1, 0.0), (0.0, 0.0, 0.6), (0.15, -0.05, 0.5)])
+@every("velocity", first_is_fast([[0.15, -0.05, 0.5], [0.2, 0.0, 0.0], [0.0, 0.1, 0.0], [0.0, 0.0, 0.6]]))
 def test_feet_are_under_their_hips_in_the_middle_of_the_stance(velocity):
     """For every command, with yaw too: this is the rule for footholds."""
     walker = Walker(velocity=velocity)

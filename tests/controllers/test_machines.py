@@ -63,7 +63,7 @@ def build(kind, **settings):
     return Controller(parse(settings, ControllerSettings, "test"), robot, POSE.copy())
 
 
-@every("law", LAWS)
+@every("law", first_is_fast(LAWS, 4))
 @every("kind", KINDS)
 def test_predictions_are_certified(kind, law):
     robot, rng = arm(kind), np.random.default_rng(0)

@@ -129,7 +129,7 @@ def trajectory(name, kind, **settings):
     return robot, stance, Timed(motion(kind, **settings).build(robot, stance, 0.001), robot, stance)
 
 
-@every(("name", "kind"), MOTIONS)
+@every(("name", "kind"), first_is_fast(MOTIONS, 2))
 def test_trajectories_begin_at_rest_and_velocities_and_accelerations_are_derivatives(name, kind):
     """By central differences, over the ramp, across its end, and in the steady motion."""
     robot, stance, motion = trajectory(name, kind, start=0.2)
@@ -275,7 +275,7 @@ def test_it_rises_straight_up_over_feet_that_stay(name):
     np.testing.assert_allclose(follow(plan, 0.0, 0.01, name, since=4.0)[-1].q, robot.joint_angles(stance), atol=1e-9)
 
 
-@every(("roll", "pushing"), [(np.pi - 0.3, "L"), (np.pi + 0.3, "R"), (np.pi / 2, "R"), (-np.pi / 2, "L")])
+@every(("roll", "pushing"), first_is_fast([(np.pi - 0.3, "L"), (np.pi / 2, "R"), (np.pi + 0.3, "R"), (-np.pi / 2, "L")], 2))
 def test_the_higher_legs_push_from_the_back_and_the_lower_ones_from_a_side(roll, pushing):
     robot, _ = load_robot("go2-lying")
     heights = contact_places(robot, lying("go2", roll).q)[[robot.spheres.keys.index(f"{leg}_thigh") for leg in ("FL", "FR")], 2]

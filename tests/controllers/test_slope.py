@@ -43,7 +43,7 @@ def test_the_gradient_is_that_of_the_plane_through_the_feet(gradient):
     np.testing.assert_allclose(left, 0.0, atol=1e-12)
 
 
-@every("pairs", [((0, 1, 2, 3),), ((0, 3), (1, 2))])
+@every("pairs", first_is_fast([[(0, 3), (1, 2)], [(0, 1, 2, 3)]]))
 def test_the_gradient_is_found_from_pairs_of_feet_in_turn(pairs):
     slope, yaw = Slope(follows=True), 0.4
     feet, R = on_plane((0.2, -0.1), [0.02, 0.05, 0.0], yaw)

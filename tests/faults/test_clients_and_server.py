@@ -59,6 +59,7 @@ def beside(trial: Trial, talk: Callable[[zmq.Socket[bytes]], T], **options: obje
     "`bad_schema`, `version_mismatch`; every tool reads the log",
     "goes on",
 )
+@pytest.mark.full
 def test_every_tool_reads_a_log_with_refused_messages(tmp_path, capsys, caplog):
     log = tmp_path / "log.mcap"
     with serving(tmp_path, log=log) as server:
@@ -339,7 +340,7 @@ def asked_again(trial: Trial, tasks: list) -> None:
     """Let a planner ask for tasks that cannot all be met, at 100 Hz."""
 
     def work(planner: PlannerClient) -> None:
-        for _ in range(50):
+        for _ in range(20):
             planner.command(valid_for=0.2, tasks=tasks)
             time.sleep(0.01)
 

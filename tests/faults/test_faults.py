@@ -36,21 +36,15 @@ def trial(server):
 
 
 FAST = (
-    "NaN in q, once",
     "NaN in q for 150 ms",
-    "a joint at 1e300 rad/s",
-    "an accelerometer of 1e300 m/s²",
     "quaternion of length 0",
     "unknown contact",
     "old seq",
     "random bytes",
     "front and hind legs exchanged",
-    "a joint at 31 rad/s, once",
     "a joint at 31 rad/s, twice",
-    "an impossible reference of 1e9 rad/s²",
     "emergency stop",
     "50 % of the answers lost",
-    "no answers for 150 ms",
     "no states for 150 ms",
 )
 

@@ -144,7 +144,7 @@ def served(builder: ControllerBuilder | None = None) -> tuple[Service, Controlle
     return Service(controller, settings, builder=builder), controller
 
 
-@pytest.mark.parametrize("count", [1000, pytest.param(1_000_000, marks=LONG)])
+@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=full), pytest.param(1_000_000, marks=LONG)])
 def test_random_messages_are_all_answered(count):
     rng = random.Random(0)
     service, controller = served()
@@ -186,7 +186,7 @@ def test_random_messages_over_sockets_are_all_answered(count, tmp_path):
 
 @pytest.mark.parametrize(
     ("count", "seed"),
-    [(100, 2), pytest.param(300, 2, marks=full), *(pytest.param(25_000, seed, marks=LONG) for seed in range(4))],
+    [(30, 2), pytest.param(300, 2, marks=full), *(pytest.param(25_000, seed, marks=LONG) for seed in range(4))],
 )
 def test_random_settings_are_all_answered(count, seed):
     """Built at once here, and never longer than a second; a server builds them beside its loop."""

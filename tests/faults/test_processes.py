@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 import pytest
 import zmq
-from fast import fast, full
+from fast import fast, first_is_fast, full
 from faults import told
 from trial import AFTER, BEFORE, LONG, PATIENCE_MS, Server, Trial, greeted, serving, standing
-from wire import dealer
+from wire import dealer, until
 
 from transport.log.reader import LogReader
 from transport.protocol.codec import encode
@@ -31,7 +31,7 @@ from transport.robot.client import ConnectionFailed, RobotClient, hello_for
 
 DEADLINE_S = 0.02  # a robot whose server may be dead waits no longer for an answer
 
-KILLS = [5, pytest.param(100, marks=pytest.mark.long)]
+KILLS = [2, pytest.param(5, marks=pytest.mark.full), pytest.param(100, marks=pytest.mark.long)]
 TILT = 0.96  # of the first state of a falling robot [rad], which turns at 5 rad/s
 
 
@@ -127,8 +127,7 @@ def test_the_loop_of_the_server_hangs(tmp_path):
             trial.run(LONG)
             assert trial.side.stopped
             manager.settimeout(0.3)
-            while beats(manager):
-                pass
+            until(lambda: not beats(manager))
             assert process.is_alive()
         with forked(lambda: server.serve_watched(environment)):
             trial.client.heal()
@@ -256,15 +255,14 @@ def stop_of(trial: Trial) -> StateMessage:
     return StateMessage(session=trial.client.session, seq=10_000, t_robot=10**12, q=q, vel=vel, flags=Flags(estop=True))
 
 
-@pytest.mark.parametrize("attempt", range(5))
+@pytest.mark.parametrize("attempt", first_is_fast(range(5), 2))
 @told("an emergency stop over a new connection, whose next state is already queued", "`not_controlling`", "damps until `reset`")
 def test_a_stop_over_a_new_connection(trial, other, attempt):
     stop = stop_of(trial)
     following = msgspec.structs.replace(stop, seq=10_001, t_robot=10**12 + 10**6, flags=None)
     for message in (stop, *[following] * 5):
         other.send(encode(message))
-    while b"not_controlling" not in other.recv():
-        pass
+    until(lambda: b"not_controlling" in other.recv())
     damps(trial)
 
 
@@ -275,7 +273,7 @@ def spoilt(kind: str, data: bytes) -> list[bytes]:
     return [msgpack.packb(fields | ({"flags": {"estop": 1}} if kind == "estop: 1" else {"padding": bytes(70_000)}))]
 
 
-@pytest.mark.parametrize("kind", ["estop: 1", "several parts", "70 kB"])
+@pytest.mark.parametrize("kind", first_is_fast(["estop: 1", "several parts", "70 kB"]))
 @told("an emergency stop with `estop: 1`, in several frames, or of 70 kB", "`bad_schema`", "damps until `reset`")
 def test_a_malformed_stop(trial, kind):
     trial.client._socket.send_multipart(spoilt(kind, encode(stop_of(trial))))
@@ -283,7 +281,7 @@ def test_a_malformed_stop(trial, kind):
     damps(trial)
 
 
-@pytest.mark.parametrize("unit", [10**3, 10**6])
+@pytest.mark.parametrize("unit", first_is_fast([10**3, 10**6]))
 @told("`t_robot` in µs or in ms", "`latched_fault`, with the unit, within 100 states", "damps until `reset`")
 def test_a_clock_in_other_units(tmp_path, unit):
     with greeted(tmp_path) as trial:
@@ -294,7 +292,7 @@ def test_a_clock_in_other_units(tmp_path, unit):
         damps(trial)
 
 
-@pytest.mark.parametrize("name", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("name", first_is_fast([signal.SIGTERM, signal.SIGHUP]))
 @told("the server gets SIGTERM or SIGHUP", "`stop_ack` with a reason", "holds its posture until `reset`")
 def test_a_signal_ends_the_server_with_a_goodbye(name, tmp_path):
     server = Server(tmp_path)
@@ -319,11 +317,7 @@ def test_a_removed_address(trial, monkeypatch):
     trial.stands()
     path = Path(trial.server.address.removeprefix("ipc://"))
     path.unlink()
-    for _ in range(100):
-        trial.stands(10)
-        if path.exists():
-            break
-        sleep(0.01)
+    until(lambda: trial.stands(10) or path.exists())
     assert path.stat().st_mode & 0o777 == 0o600
     with RobotClient(trial.server.address, hello_for(trial.robot, 1e-3), connect_ms=PATIENCE_MS) as second:
         second.ask(StatsGet())
@@ -341,8 +335,7 @@ def test_a_replaced_address(tmp_path, monkeypatch):
     monkeypatch.setattr(threading, "excepthook", lambda arguments: caught.append(arguments.exc_value))
     with standing(tmp_path) as trial, zmq.Context() as context, context.socket(zmq.ROUTER) as usurper:
         usurper.bind(trial.server.address)
-        while trial.server.alive:
-            sleep(0.01)
+        until(lambda: not trial.server.alive)
         assert "another server" in str(caught[0])
         trial.stops_without_answers()
 

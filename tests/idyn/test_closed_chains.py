@@ -83,7 +83,7 @@ def dense(robot, state, contacts, q_ddot, p, rate):
 
 
 @pytest.mark.parametrize("selection", fast([Selection.OFF, Selection.TORQUE], Selection.TORQUE))
-@every("law", LAWS)
+@every("law", fast(LAWS, "coulomb", "cone", "sap", "contact-free"))
 def test_velocity_torque_and_closure_forces_match_the_full_system(law, selection):
     options = Options.paper(selection=selection, consistency=Consistency.OFF, ground=LITERAL)
     pressed = own = 0

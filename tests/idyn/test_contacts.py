@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import urdf
 from conditions import allowance, cone_error, coulomb_error, no_slip_error
-from fast import every, every_row
+from fast import every, every_row, first_is_fast
 from oracles import full
 from scenes import DT, LITERAL, PLAIN, Scene, each_walker, feet, fingers_scene, standing_scene, walker
 
@@ -236,7 +236,7 @@ def uneven(name, seed):
     return Scene(robot=robot, state=state, contacts=contacts, q_ddot=demand), foot
 
 
-@every("law", ["coulomb", "cone-infinite"])
+@every("law", first_is_fast(["coulomb", "cone-infinite"]))
 @each_walker
 def test_feet_almost_on_one_plane_carry_no_large_internal_forces(name, law):
     """When the robot without the lifting foot has an answer, the whole robot nearly always has the same from a cold start, and

@@ -5,7 +5,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 import urdf
-from fast import every, every_row
+from fast import every, every_row, fast
 from scenes import DT, LITERAL, each_walker, limitless, predict_scene, random_scenes, standing_scene, turned, walker
 
 from controllers.robot.load import load_robot
@@ -31,7 +31,7 @@ def solve(scene, law, options=OPTIONS, *, settings=None, **more):
     return predict_scene(scene, make_law(law, **(settings or {})), options, **more)
 
 
-@every("law", LAWS)
+@every("law", fast(LAWS, "coulomb", "cone", "sap", "contact-free"))
 @each_walker
 def test_recursive_newton_euler_with_contact_forces_gives_the_torque(name, law):
     """RNEA at the predicted acceleration, with armature and less the contact forces: τ on the joints, zero on the base."""
@@ -203,7 +203,7 @@ def forces_of(judge, robot, state, rng):
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.long)])
-@every("name", ROBOTS)
+@every("name", fast(ROBOTS, ROBOTS[0], "talos"))
 def test_forces_are_those_of_pinocchios_constrained_dynamics(name, count):
     """Σ f_N at each speed; without the drift the error is a part of the weight. Points replace the spheres of the feet,
     below their centres: Pinocchio has no rolling contact."""

@@ -93,11 +93,12 @@ def sweep(make, count, laws=LAWS, judged=True):
 
 @every(("law", "edges"), [*(("coulomb", k) for k in (4, 6, 8)), ("cone", 4), ("cone", 8), ("exact-cone", 4)])
 @every("variant", VARIANTS)
+@pytest.mark.parametrize("n", [8, pytest.param(40, marks=pytest.mark.full)])
 @each_walker
-def test_laws_satisfy_their_conditions_at_all_kinds_of_contacts(name, variant, law, edges):
+def test_laws_satisfy_their_conditions_at_all_kinds_of_contacts(name, n, variant, law, edges):
     """They answer themselves in every state of finite friction on four feet, and in nearly all of the harder ones, where Lemke
     may end on a ray, or infinite friction have no answer."""
-    solver, own, count = make_law(law, **({} if law == "exact-cone" else {"edges": edges})), 0, 40 if edges == 4 else 12
+    solver, own, count = make_law(law, **({} if law == "exact-cone" else {"edges": edges})), 0, n if edges == 4 else min(n, 12)
     for scene in varied(name, VARIANTS[variant], count):
         answer = answer_to(scene, solver)
         assert answer.status.certified
@@ -106,7 +107,7 @@ def test_laws_satisfy_their_conditions_at_all_kinds_of_contacts(name, variant, l
     assert own >= (0.7 * count if variant in ("some unlimited", "all kinds") else count - 2 * (variant == "twelve points"))
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(60, marks=pytest.mark.full), pytest.param(3000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [12, pytest.param(60, marks=pytest.mark.full), pytest.param(3000, marks=pytest.mark.long)])
 def test_every_law_answers_random_states(count):
     """Laws with finite friction answer nearly always themselves. With infinite friction some 6 % have no answer in which
     separating contacts carry no force (`test_polygon_laws` proves it, one by one), and Coulomb's law answers."""
@@ -117,7 +118,7 @@ def test_every_law_answers_random_states(count):
         assert shares[law]["last forces"] <= 0.001 * count
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(400, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [15, pytest.param(60, marks=pytest.mark.full), pytest.param(400, marks=pytest.mark.long)])
 @every("law", ["no-slip", "coulomb", "exact-cone", "cone", "cone-infinite"])
 def test_feet_that_are_dragged_apart_carry_no_large_forces(law, count):
     """Rest, infinite friction, demands of ±50 rad/s²: no kilonewtons, and no separating contact is held."""
@@ -133,7 +134,7 @@ def test_feet_that_are_dragged_apart_carry_no_large_forces(law, count):
         assert sideways[parts & (answer.p[2::3] <= 1e-9)].max(initial=0) <= EXACT
 
 
-@pytest.mark.parametrize("count", [22, pytest.param(110, marks=pytest.mark.full), pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [8, pytest.param(110, marks=pytest.mark.full), pytest.param(10_000, marks=pytest.mark.long)])
 def test_every_law_answers_degenerate_contacts(count):
     shares = sweep(degenerate_scene, count, judged=count < 1000)
     for law in LAWS:
@@ -166,7 +167,7 @@ def simulated(f, answer, contacts):
     return solution.v_plus, solution.p.ravel()
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [40, pytest.param(150, marks=pytest.mark.full), pytest.param(10_000, marks=pytest.mark.long)])
 @every("touching", [0.0, 0.5])
 @each_walker
 def test_coulomb_is_a_right_inverse(name, touching, count):

@@ -231,10 +231,11 @@ def random_gram(seed):
     return gram(rng.integers(-3, 4, size=(n, m)), rng.integers(-4, 3, size=n))
 
 
+@pytest.mark.parametrize("count", first_is_fast([100, 600]))
 @every("solver", SOLVERS)
-def test_random_low_rank_problems_are_solved_or_refused(solver):
+def test_random_low_rank_problems_are_solved_or_refused(solver, count):
     solved = refused = cycles = 0
-    for seed in range(600):
+    for seed in range(count):
         lcp = random_gram(seed)
         z, status, basis = SOLVERS[solver](lcp)
         if status is Status.SOLVED:
@@ -246,8 +247,8 @@ def test_random_low_rank_problems_are_solved_or_refused(solver):
         else:
             assert (solver, status) == ("ppm", Status.CYCLE)
             cycles += 1
-    assert solved > 300
-    assert refused > 100
+    assert solved > count // 2
+    assert refused > count // 6
     assert cycles < 3
 
 
@@ -283,7 +284,7 @@ def test_random_contact_problems_are_solved():
             assert any(np.allclose(z, other, atol=1e-8) for other in enumerate_lcp(lcp.M, lcp.q))
 
 
-@every("scale", [1e-12, 1e-6, 1e6, 1e12])
+@every("scale", first_is_fast([1e-12, 1e12, 1e-6, 1e6], 2))
 @every("solver", SOLVERS)
 def test_the_solution_scales_with_units(solver, scale):
     """M in units of `scale`: a robot of grams or of tons, impulses in between."""

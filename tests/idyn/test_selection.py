@@ -48,7 +48,7 @@ def faces(law, answer, f, contacts):
     return [convex_face(mu, 4)] + [convex_face(np.where(mu > 0, np.inf, 0), 4)] * law.endswith("-infinite")
 
 
-@every(("law", "points"), [*((law, 1) for law in LAWS), ("coulomb", 3), ("convex", 3)])
+@every(("law", "points"), fast([*((law, 1) for law in LAWS), ("coulomb", 3), ("convex", 3)], "coulomb", "no-slip"))
 @each_walker
 def test_selection_finds_the_smallest_torque_and_keeps_the_motion(name, law, points):
     """v⁺ does not move, every point is on the face and certified. An independent program in all variables has the same τ."""
@@ -341,7 +341,7 @@ def smallest_excess(face, f, plain, bound):
 
 
 @pytest.mark.parametrize("share", fast([0.98, 0.9, 0.5], 0.9))
-@every("law", ["coulomb", "convex"])
+@every("law", first_is_fast(["coulomb", "convex"]))
 @each_walker
 def test_torque_limits_are_kept_where_possible(name, law, share):
     """Limits cut to a share of the unlimited choice: the excess is the smallest sum of squares, and 0 if possible."""
@@ -362,7 +362,7 @@ def test_torque_limits_are_kept_where_possible(name, law, share):
     assert kept > 0 or share == 0.5
 
 
-@every("law", ["coulomb", "convex"])
+@every("law", first_is_fast(["coulomb", "convex"]))
 @each_walker
 def test_within_the_limits_the_torque_is_the_smallest(name, law):
     compared = 0
@@ -498,6 +498,7 @@ def test_every_outcome_obeys_the_law_and_none_of_a_random_search_is_missing():
     assert proved > 2
 
 
+@pytest.mark.full
 def test_a_prediction_says_whether_its_motion_is_the_only_one():
     options, seen = Options.paper(ground=scenes.LITERAL, outcomes=100), set()
     for seed in range(8):

@@ -590,7 +590,7 @@ def sweep(name, count, seed, apart=False):
     return statuses
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [25, pytest.param(60, marks=full), pytest.param(2000, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("name", "apart"), [("quadruped", True), *first_is_fast([(name, False) for name in ROBOTS])])
 def test_every_missed_task_has_a_reason(name, apart, count):
     """apart: of links that keep apart"""

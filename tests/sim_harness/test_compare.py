@@ -243,7 +243,7 @@ while not Path({other!r}).exists():
 
 def test_tasks_run_side_by_side_again_after_one_has_ended_its_process(tmp_path):
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
-    slow = "import time; time.sleep(1)"  # no other task begins before the dead process is noticed
+    slow = "import time; time.sleep(0.5)"  # no other task begins before the dead process is noticed
     tasks = ["import os; os._exit(3)", *[slow] * 3, MEET.format(mine=a, other=b), MEET.format(mine=b, other=a)]
     outcomes = dict(run_tasks("processes", exec, [(source,) for source in tasks], 2))
     assert "EXIT(3)" in outcomes.pop(0)

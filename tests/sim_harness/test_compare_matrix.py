@@ -342,7 +342,7 @@ PAGES = {  # study → its module and what is changed there, its pictures, words
 }
 
 
-@pytest.mark.parametrize("name", fast(PAGES, "cone-study", "contact-models", "tasks"))
+@pytest.mark.parametrize("name", fast(PAGES, "cone-study", "tasks"))
 def test_the_page_of_a_study_has_its_tables_and_pictures(name, tmp_path, monkeypatch, capsys):
     module, changes, pictures, words = PAGES[name]
     for attribute, value in changes.items():
@@ -354,6 +354,7 @@ def test_the_page_of_a_study_has_its_tables_and_pictures(name, tmp_path, monkeyp
     assert all(word in printed for word in words), printed
 
 
+@full
 def test_run_times_end_in_a_table_and_a_picture_and_all_answers_are_the_law_s_own(tmp_path, capsys):
     comparison = tmp_path / "times.toml"
     comparison.write_text('title = "run time"\ntiming = {robot = "quadruped", repeat = 3, contacts.id-lcp-mu = [1, 4]}\n')

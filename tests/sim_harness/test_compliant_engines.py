@@ -8,7 +8,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 from cones import least_over_cones, nearest_in_cone
-from fast import every, full
+from fast import every, first_is_fast, full
 from problems import DT, Body, G, check_dynamics, cube, near, point_mass, random_problems, step_problem
 from scipy.optimize import lsq_linear
 from stands import block_world
@@ -142,7 +142,7 @@ def check_law(problem, solution, engine=ENGINE, tolerance=1e-8):
 
 
 @every("name", ["quadruped", "solo12"])
-@every("stiffness", [1e4, 1e7, 1e12])
+@every("stiffness", first_is_fast([1e7, 1e4, 1e12]))
 def test_random_problems_satisfy_the_compliant_cone_law(name, stiffness):
     engine, slid = FirstOrder(stiffness=stiffness, dissipation=1e-3), 0
     for problem in random_problems(name, 150):
@@ -267,10 +267,11 @@ def convex(A, J, laws, v_star, M=None):
     return sap_newton.convex_problem(motion, J, laws, np.arange(n), np.arange(len(laws)))
 
 
-def test_the_projection_solves_its_variational_inequality():
+@pytest.mark.parametrize("count", first_is_fast([2000, 10_000]))
+def test_the_projection_solves_its_variational_inequality(count):
     rng = np.random.default_rng(1)
     seen = set()
-    for _ in range(10_000):
+    for _ in range(count):
         law = np.array([rng.choice([0.0, rng.uniform(0, 2)]), *(10 ** rng.uniform(-3, 1, 2)), 0.0])
         y = rng.normal(size=3)
         *gamma, region = sap_newton.project_cone(*y, law)
@@ -286,6 +287,7 @@ def test_the_projection_solves_its_variational_inequality():
     assert seen == {sap_newton.APART, sap_newton.STICKING, sap_newton.SLIDING}
 
 
+@full
 def test_the_dual_program_has_the_same_impulses():  # (22)
     rng = np.random.default_rng(2)
     for _ in range(100):
@@ -475,7 +477,7 @@ def test_a_spinning_block_flies_straight_up_to_the_schemes_error(scheme, order, 
 
 
 @every("ground", GROUNDS)
-@every("name", ["solo12", "quadruped", "go2"])
+@every("name", first_is_fast(["solo12", "quadruped", "go2"]))
 def test_random_motion_has_the_predicted_forces(name, ground):
     """50 steps of random demands from a drop on, each torque applied in the world: forces and velocities to 1e-9."""
     robot, stance = load_robot(name)

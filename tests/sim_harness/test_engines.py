@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 import pytest
-from fast import every, every_row, fast, full
+from fast import every, every_row, fast, first_is_fast, full
 from problems import DT, Body, check_dynamics, random_problems, solved, step_problem
 from scipy.optimize import nnls
 from stands import robot_world
@@ -40,7 +40,7 @@ BILATERAL = sorted(set(ENGINES) - {"sap"})  # `sap` has rows of its own, near ri
 
 
 @every("name", ["quadruped", "solo12"])
-@every("edges", [4, 8])
+@every("edges", first_is_fast([4, 8]))
 def test_lcp_satisfies_contact_and_friction_conditions(name, edges):
     engine = PolygonLcp(edges=edges, recovery=0.1)
     for problem in random_problems(name, 300, infinite=True):
@@ -286,7 +286,7 @@ def kkt_step(a, p):
     return np.split(np.linalg.lstsq(K, right, rcond=1e-12)[0], [len(a.v)])
 
 
-@every("engine", BILATERAL)
+@every("engine", first_is_fast(BILATERAL, 2))
 def test_rows_are_satisfied_as_the_kkt_system_says_and_redundant_ones_change_nothing(engine):
     """Rows doubled, scaled and summed: the same motion and the same forces on the bodies."""
     rng = np.random.default_rng(1)
@@ -347,7 +347,7 @@ def test_rigid_stops_stop_and_rows_that_hold_a_body_inside_another_are_reported(
     assert swing(engine, 1e-4).v_plus[0] == pytest.approx(-0.1)  # what is left of the way
 
 
-@every("engine", BILATERAL)
+@every("engine", first_is_fast(BILATERAL, 2))
 def test_contradictory_and_non_finite_rows_are_not_solved(engine):
     rng = np.random.default_rng(4)
     problem = next(random_problems("quadruped", 1))

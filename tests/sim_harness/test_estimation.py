@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 import pytest
-from fast import every, full
+from fast import every, first_is_fast, full
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -274,7 +274,7 @@ def test_it_walks_and_its_log_replays(tmp_path):
     assert report.ticks == len(true)
 
 
-@every(("mounted", "told"), [(OVER, OVER), (ASIDE, ASIDE), (OVER, LEVEL), (ASIDE, LEVEL)])
+@every(("mounted", "told"), first_is_fast([(OVER, OVER), (ASIDE, LEVEL), (ASIDE, ASIDE), (OVER, LEVEL)], 2))
 def test_a_robot_stands_on_an_imu_that_is_mounted_as_its_setting_says(mounted, told):
     """Upside down and on its side; the same robot without the setting does not get a torque."""
     robot = ImperfectionSettings(sensing=Sensing(imu=ImuSettings(position=IMU, quat=mounted)))

@@ -25,7 +25,6 @@ from cli import fails
 from fast import every, every_row, full
 from mcap.reader import make_reader
 from mcap_protobuf.decoder import DecoderFactory
-from rerun.chunk import RrdReader
 
 from controllers.build import build_controller
 from idyn import ConfigError, StateMessage, hello_for
@@ -262,6 +261,8 @@ def test_sessions_are_numbered_in_order(logged: Logged, tmp_path: Path) -> None:
 
 
 def test_rerun_reads_numbers_poses_and_arrows(logged: Logged) -> None:
+    from rerun.chunk import RrdReader  # noqa: PLC0415  (a second of imports, in one worker only)
+
     out = logged.path.with_suffix(".rrd")
     assert main(["export", str(logged.path), "--rerun"]) == 0
     chunks: dict[str, list[Any]] = {}

@@ -27,8 +27,8 @@ from sim_harness.run.logs import logged_runs
 from sim_harness.run.plan import PushSettings, load_plan, pushes_of, with_controller
 from sim_harness.world.world import contact_jacobian
 
-FAST = {"is pushed over", "carries its box with smooth fingers", "carries its box", "is turned on ice",
-        "has a post below its rear", "lies on its belly and gets up", "lies on its belly for a second"}  # fmt: skip
+FULL = {"carries its box", "has a post below its rear", "lies on its belly and gets up", "lies on its belly for a second"}
+FAST = {"is pushed over", "carries its box with smooth fingers", "is turned on ice"}
 LOGGED = {"is pushed over", "is pushed on ice", "shall sway by a law that keeps it still", "walks on wet ice",
           "carries its box", "carries its box with smooth fingers", "tells a speed of 50 rad/s at rest",
           "walks along its path", "has motors of a fiftieth of their torque", "turns in place", "is turned on ice",
@@ -38,7 +38,7 @@ WALKS = (WalkSettings(path=PathSettings(velocity=(0.2, 0.0, 0.0))), TwoLegsSetti
 BACK = TwoLegsSettings(commands=((2.0, 0.2, 0.0, 0.0), (0.5, 0.0, 0.0, 0.0), (2.0, -0.2, 0.0, 0.0)))
 N = 40
 FLAT = Flat()
-MARKED = [pytest.param(known, id=known.what, marks=() if known.what in FAST else pytest.mark.long) for known in KNOWN]
+ENDS = [pytest.param(k, id=k.what, marks=full if k.what in FULL else () if k.what in FAST else pytest.mark.long) for k in KNOWN]
 
 
 def plan_in(folder, toml):
@@ -53,7 +53,7 @@ def test_forty_runs_have_all_endings():
     assert sorted(rows) == ["| fell | 1 | is pushed |", "| stood | 0 | waits |", "| stood | 1 | sways |"]
 
 
-@pytest.mark.parametrize("known", MARKED)
+@pytest.mark.parametrize("known", ENDS)
 def test_a_run_is_named_by_its_end(known, tmp_path, capsys):
     code, verdict = ended(known, tmp_path)
     assert (verdict["ending"], code) == (known.ending, known.exit_code)

@@ -112,7 +112,7 @@ def test_forces_are_those_of_the_world(name, cone):
         check(world, make_law("mujoco", cone=cone, contact=SoftContact(solref=ground)), 4)
 
 
-@every("cone", ["elliptic", "pyramidal"])
+@every("cone", first_is_fast(["elliptic", "pyramidal"]))
 @every("variant", VARIANTS)
 @every("dim", [3, 6])
 def test_forces_with_other_settings(dim, variant, cone):
@@ -225,7 +225,7 @@ def moments_of(world):
 
 @every("cone", ["elliptic", "pyramidal"])
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2"]))
-@every("dim", [6, 4])
+@every("dim", first_is_fast([6, 4]))
 def test_friction_against_turning(dim, name, cone):
     """Forces and moments are the world's; those without this friction are not."""
     for impratio in (1.0, 100.0):
@@ -357,7 +357,7 @@ def loaded(folder, *changes):
     return Robot.from_mjcf(paths[0]), load_model(paths[1])
 
 
-@every(("condim", "integrator"), [(3, "Euler"), (4, "implicitfast"), (6, "implicit")])
+@every(("condim", "integrator"), first_is_fast([(3, "Euler"), (4, "implicitfast"), (6, "implicit")]))
 @every("cone", ["elliptic", "pyramidal"])
 def test_forces_are_those_of_the_model(tmp_path, cone, condim, integrator):
     """MuJoCo mixes parameters of feet and floor; joints resist and have limits. Shanks have a shape that is no contact."""

@@ -80,10 +80,13 @@ def world_of(robot, terrain=TERRAINS["flat"]):
     return build_world(MujocoSettings(), robot, terrain, robot.neutral())
 
 
-def states(robot, seed=0):
-    rng = np.random.default_rng(seed)
+def states(world):
+    robot, rng = world.robot, np.random.default_rng(0)
     for _ in range(STATES):
-        yield robot.integrate(robot.neutral(), rng.normal(size=robot.nv)), rng.normal(size=robot.nv)
+        q, v = robot.integrate(robot.neutral(), rng.normal(size=robot.nv)), rng.normal(size=robot.nv)
+        world.reset(q, v)
+        mujoco.mj_forward(world.model, world.data)
+        yield q, v
 
 
 def inertia(world):
@@ -98,9 +101,7 @@ def test_inertia_and_bias_forces_match_pinocchio_and_states_survive_the_round_tr
     """M = Tᵀ M' T and h = Tᵀ (h' + M' Ṫ v), both to 1e-9 of their largest element."""
     robot = robot_of(name)
     world = world_of(robot)
-    for q, v in states(robot):
-        world.reset(q, v)
-        mujoco.mj_forward(world.model, world.data)
+    for q, v in states(world):
         T, terms = velocity_map(world, q), robot.terms(q, v)
         M = inertia(world)
         np.testing.assert_allclose(T.T @ M @ T, terms.M, rtol=0, atol=1e-9 * np.abs(terms.M).max())
@@ -117,9 +118,7 @@ def test_contact_points_and_their_speeds_match_pinocchio(name):
     robot = robot_of(name)
     world = world_of(robot)
     n = len(robot.spheres.keys)
-    for q, v in states(robot):
-        world.reset(q, v)
-        mujoco.mj_forward(world.model, world.data)
+    for q, v in states(world):
         contacts = contacts_from_geometry(robot, q, Flat(), margin=np.inf)
         spheres = [world.model.geom(f"place {i}").id for i in range(n)]
         centres = contacts.points[:n] + robot.spheres.radii[:, None] * contacts.normals[:n]
@@ -138,7 +137,7 @@ def test_gaps_and_normals_match_the_terrain(ground):
     """Robots pressed 4 mm into the ground, so that MuJoCo lists contacts: those at the beginning of its step."""
     robot, _ = load_robot("quadruped")
     world, found = world_of(robot, TERRAINS[ground]), 0
-    for q, _ in states(robot):
+    for q, _ in states(world):
         for _ in range(20):
             q[2] -= contacts_from_geometry(robot, q, TERRAINS[ground], margin=np.inf).gaps.min() + 0.004
         world.reset(q)
@@ -171,9 +170,7 @@ def test_armature_and_total_mass_are_in_the_model():
     robot = robot_of("quadruped")
     robot = robot.variant(armature={name: 0.01 * (i + 1) for i, name in enumerate(robot.joint_names)})
     world = world_of(robot)
-    for q, v in states(robot):
-        world.reset(q, v)
-        mujoco.mj_forward(world.model, world.data)
+    for q, v in states(world):
         T = velocity_map(world, q)
         np.testing.assert_allclose(T.T @ inertia(world) @ T, robot.terms(q, v).M, rtol=0, atol=1e-9)
     for name in SHIPPED[:4]:
@@ -355,7 +352,7 @@ def lifted(world, height=10.0):
     return q
 
 
-@every("engine", ["lcp", "mujoco"])
+@every("engine", first_is_fast(["mujoco", "lcp"]))
 def test_a_falling_robot_follows_the_discrete_parabola_and_keeps_its_energy_to_first_order(engine):
     """A tumbling robot with free joints: no contact, no torque, so energy drifts with the step only."""
     world = robot_world(engine)
@@ -409,7 +406,7 @@ def test_a_malformed_state_and_a_push_on_an_unknown_body_are_refused(engine):
         world.step(np.zeros(12), DT, [Push(frame="BODY", force=(0, 0, 0))])
 
 
-@every("engine", ["lcp", "penalty", "mujoco"])
+@every("engine", first_is_fast(["lcp", "mujoco", "penalty"], 2))
 def test_two_runs_and_a_reset_are_identical(engine):
     world, ends = robot_world(engine), []
     for again in range(3):
@@ -442,7 +439,7 @@ def test_viscous_friction_is_backward_euler(viscous):
     np.testing.assert_allclose(speeds, 3.0 / (1 + DT * viscous / INERTIA) ** np.arange(1, 51), rtol=1e-9, atol=1e-300)
 
 
-@every("coulomb", [0.05, 0.5, 50.0])
+@every("coulomb", first_is_fast([0.5, 0.05, 50.0]))
 def test_coulomb_friction_brakes_evenly_and_then_holds(coulomb):
     speeds = spin(wheel_world(coulomb=coulomb), -2.0, 0.0, 2000)
     stops = int(np.ceil(2.0 * INERTIA / coulomb / DT))

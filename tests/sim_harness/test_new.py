@@ -9,7 +9,7 @@ import pytest
 import urdf
 from cli import fails, prints
 from disk import written
-from fast import every, every_row, full
+from fast import every, every_row, first_is_fast, full
 
 from controllers.command import Inputs
 from controllers.config.loading import files
@@ -241,7 +241,7 @@ def test_a_draft_trots_or_stands_in_mujoco_at_the_first_try(tmp_path, urdf):
         assert run["drift"] > 0.7 * 4 * gait["path"]["velocity"][0]
 
 
-@every("path", DRAFTED)
+@every("path", first_is_fast(DRAFTED))
 def test_a_shipped_draft_is_what_new_writes(path):
     assert path.stem in QUADRUPEDS
     model = find_model(tomllib.loads(path.read_text(encoding="utf-8"))["robot"]["urdf"], Path.cwd())
@@ -270,7 +270,7 @@ def robot(places, wheels):
     return urdf.robot("legs", *parts)
 
 
-@every(("places", "wheels", "radius"), [((0.25, 0.0, -0.25), False, 0.02), ((0.2, -0.2), True, 0.07)])
+@every(("places", "wheels", "radius"), first_is_fast([((0.2, -0.2), True, 0.07), ((0.25, 0.0, -0.25), False, 0.02)]))
 def test_it_stands_in_its_own_world(tmp_path, capsys, places, wheels, radius):
     path, draft = tmp_path / "legs.urdf", tmp_path / "legs.toml"
     path.write_text(robot(places, wheels), encoding="utf-8")

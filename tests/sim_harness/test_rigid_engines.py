@@ -7,7 +7,7 @@ from itertools import product
 import msgspec
 import numpy as np
 import pytest
-from fast import every, full
+from fast import every, first_is_fast, full
 from problems import DT, cross, random_problems, solved, step_problem
 from quantecon.optimize.lcp_lemke import lcp_lemke
 from stands import block_world
@@ -284,7 +284,7 @@ def touching(problem):
 
 
 @every("name", ["quadruped", "solo12"])
-@every("coefficient", [0.0, 0.1, 1000.0])
+@every("coefficient", first_is_fast([0.1, 0.0, 1000.0]))
 def test_contact_and_drag_conditions_hold(name, coefficient):
     engine = Viscous(coefficient=coefficient, recovery=RECOVERY)
     pressing = 0
@@ -325,7 +325,7 @@ def closed(problem, rng):
     return msgspec.structs.replace(problem, rows=rows, gaps=np.zeros(len(problem.mu)))
 
 
-@every("seed", range(5))
+@every("seed", first_is_fast(range(5)))
 def test_no_slip_engine_solves_equations_47_to_57_of_d15(seed):
     """All contacts of the set are held, as there, beside two closures."""
     rng, compared = np.random.default_rng(seed), 0

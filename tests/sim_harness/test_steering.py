@@ -15,6 +15,7 @@ from fast import every, every_row, fast, first_is_fast, full, shortest
 from many_hinges import PLACES, angles_of, urdf_of
 from mujoco_robot import DrivenRobot, pose
 from scipy.spatial.transform import Rotation
+from stands import quiet
 
 from controllers.build import build_controller
 from controllers.config.loading import load, parse
@@ -98,7 +99,7 @@ def test_the_base_moves_as_commanded(name, velocity):
     assert off < (0.03 if velocity in COMMANDS else 0.05) * np.abs(velocity).max()
 
 
-@pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2", "solo12"]))
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "go2", "solo12"], 0))
 def test_the_robot_stands_within_a_second_after_the_commands_end(name):
     drive = DrivenRobot(f"{name}-trot")
     drive.run(2.5, velocity=(0.3, 0.0, 0.0))
@@ -164,14 +165,15 @@ def test_gaits_change_while_the_robot_walks(name):
     ("quadruped-trot", {"velocity": [0.2, 0.0, 0.0], "gait": GaitPart(period=0.4)}, {"velocity": [0.2, 0.0, 0.0]}),
     ("go2", {}, {"tasks": [FrameTask(frame="root_joint", rotation=np.eye(3)), ForceTask(contacts="FL_foot", normal=25.0)]}),
 )
-def test_a_steered_run_is_replayed_bit_for_bit(name, first, then, tmp_path):
+@pytest.mark.parametrize("share", first_is_fast([0.25, 1.0]))
+def test_a_steered_run_is_replayed_bit_for_bit(name, first, then, share, tmp_path):
     robot = DrivenRobot(name, tmp_path / "log.mcap")
-    robot.run(1.0, **first)
-    robot.run(0.6, **then)
+    robot.run(share, **first)
+    robot.run(0.6 * share, **then)
     robot.recorder.close()
     report = replay(tmp_path / "log.mcap")
     assert report.exact
-    assert report.ticks == 1600
+    assert report.ticks == 1600 * share
 
 
 def stood(run, **most):
@@ -251,10 +253,6 @@ def test_a_trot_up_stairs_that_it_does_not_know(robot, rise, gait):
     assert run.trace.q[-1, 2] - run.trace.q[0, 2] > 3.5 * rise
 
 
-def nothing(*_):
-    return None
-
-
 def loads(trace):
     """Normal forces on the left and the right sole, predicted and simulated [N] (ticks, 2) each."""
     return (np.nansum(force[:, :, 0].reshape(-1, 2, 4), axis=2) for force in (trace.predicted, trace.simulated))
@@ -266,7 +264,7 @@ def loads(trace):
 def test_the_humanoid_stands_on_its_soles(engine, law):
     """engine None: the experiment's own, ground that yields. A seed displaces the base and gives the joints small speeds."""
     plan = with_controller(load_plan("stand-g1", 1.5, engine), {"law": law})
-    run = run_in_process(plan, law, nothing, seed=1)
+    run = run_in_process(plan, law, quiet, seed=1)
     stood(run, tilt=5e-3, tracking=1e-3)
     assert run.trace.share("ok") > 0.99
     assert len(run.trace.places) == 8
@@ -279,7 +277,7 @@ def test_the_humanoid_stands_on_its_soles(engine, law):
 @pytest.mark.parametrize(("kind", "amplitude", "axis"), [("sway", 0.02, 1), ("squat", 0.01, 2)])
 def test_the_humanoid_sways_over_feet_that_stay(kind, amplitude, axis):
     reference = {"kind": kind, "amplitude": amplitude, "frequency": 0.5}
-    run = run_in_process(with_controller(load_plan("stand-g1", 2.0, "mujoco"), {"reference": reference}), kind, nothing)
+    run = run_in_process(with_controller(load_plan("stand-g1", 2.0, "mujoco"), {"reference": reference}), kind, quiet)
     stood(run, tracking=1e-3)
     assert np.ptp(run.trace.q[:, axis]) > 1.5 * amplitude
     predicted, simulated = loads(run.trace)
@@ -292,7 +290,7 @@ def test_the_humanoid_sways_over_feet_that_stay(kind, amplitude, axis):
 @pytest.mark.parametrize("robot", ["g1", "talos"])
 def test_a_humanoid_walks_and_stops(robot: str) -> None:
     plan = with_controller(load_plan(f"walk-{robot}", 8.0), {"reference": {"commands": [[4.0, 0.3, 0.0, 0.0]]}})
-    run = run_in_process(plan, "walk", nothing)
+    run = run_in_process(plan, "walk", quiet)
     assert run.summary.verdict.ending == Ending.WALKED, run.summary.verdict.text
     assert abs(run.trace.q[-1, 0] - 1.2) < 0.2
     assert run.summary.torque_rate < 200.0
@@ -304,7 +302,7 @@ def test_a_humanoid_walks_and_stops(robot: str) -> None:
 def test_bolt_steps_in_place_and_walks_on_point_feet() -> None:
     commands = [[4.0, 0.0, 0.0, 0.0], [6.0, 0.2, 0.0, 0.0]]
     plan = with_controller(load_plan("walk-bolt", 10.0), {"reference": {"commands": commands}})
-    run = run_in_process(plan, "walk", nothing)
+    run = run_in_process(plan, "walk", quiet)
     assert run.summary.verdict.ending == Ending.WALKED, run.summary.verdict.text
     assert run.summary.torque_rate < 15.0
     x = run.trace.q[:, 0]
@@ -412,10 +410,10 @@ def test_robots_go_as_fast_as_commanded_in_every_pattern(case):
     assert run.summary.modes["ok"] > 0.97
 
 
-@pytest.mark.parametrize("k", first_is_fast([5, 8]))
-def test_a_robot_stands_after_its_planner_died(k):
-    dies = DIES + k * gait_of("go2", "trot").period / DEATHS
-    stood(outcome_of("go2", "trot", True, 0, dies, dies + 2.0), tilt=0.15)
+@pytest.mark.parametrize(("k", "seconds"), first_is_fast([(5, 0.7), (5, DIES), (8, DIES)]))
+def test_a_robot_stands_after_its_planner_died(k, seconds):
+    dies = seconds + k * gait_of("go2", "trot").period / DEATHS
+    stood(outcome_of("go2", "trot", True, 0, dies, dies + seconds), tilt=0.15)
 
 
 @full
@@ -487,7 +485,7 @@ def test_the_command_plans_for_a_server_over_a_socket(pattern, served, tmp_path)
 
 @PATTERNS
 def test_a_robot_stands_while_there_is_no_plan_and_then_goes_on(pattern, served, monkeypatch):
-    """The solver of this process, which stands for the planner's, finds nothing for twenty plans."""
+    """The solver of this process, which stands for the planner's, finds quiet for twenty plans."""
     endpoint, end = served
     count, solve = itertools.count(), rigid_body.solve_qp
 
@@ -518,7 +516,7 @@ def world_of(plan: Plan, seed: int | None = None):
     return simulated_robot(plan, client=None, seed=seed).world  # type: ignore[arg-type]
 
 
-@every(("pose", "tilt"), [("belly", 0.0), ("back", np.pi)])
+@every(("pose", "tilt"), first_is_fast([("belly", 0.0), ("back", np.pi)]))
 def test_a_dropped_robot_rests_as_told_and_differs_by_seed(pose, tilt):
     plan = lying_plan("quadruped", lying=pose)
     first, again, other = (world_of(plan, seed).q for seed in (1, 1, 2))
@@ -527,8 +525,8 @@ def test_a_dropped_robot_rests_as_told_and_differs_by_seed(pose, tilt):
     assert base_tilt(first[None])[0] == pytest.approx(tilt, abs=0.3)
 
 
-@pytest.mark.parametrize("robot", fast(ROBOTS, "go2", "quadruped"))
-@every("hulls", [True, False])
+@pytest.mark.parametrize("robot", fast(ROBOTS, "quadruped"))
+@every("hulls", first_is_fast([True, False]))
 def test_what_touches_the_ground_carries_the_weight(robot, hulls):
     """For half a second with limp legs: Σ f of all reported contacts is the weight, on meshes, boxes and spheres."""
     world = world_of(lying_plan(robot, lying="back", robot={"hulls": hulls}))
@@ -536,6 +534,7 @@ def test_what_touches_the_ground_carries_the_weight(robot, hulls):
     assert np.mean(force[500:]) == pytest.approx(world.robot.total_mass * 9.81, rel=0.02)
 
 
+@full
 def test_the_lowest_point_of_a_collision_mesh_rests_on_the_ground():
     """Vertices of the meshes, placed by Pinocchio."""
     plan = lying_plan("go2", lying="back")

@@ -21,7 +21,7 @@ import trimesh
 import urdf
 from browser import opened
 from cli import fails, prints
-from fast import every, every_row, full
+from fast import every, every_row, first_is_fast, full
 from stands import demo_report, quiet
 
 from controllers.config.loading import find, load
@@ -347,7 +347,7 @@ def test_missing_values_leave_gaps():
     np.testing.assert_array_equal(high[:3, 0], [2.0, np.nan, 8.0])
 
 
-@every(("experiment", "known"), [("trot", True), ("trot-quadruped", False)])
+@every(("experiment", "known"), first_is_fast([("trot", True), ("trot-quadruped", False)]))
 def test_the_force_of_a_touchdown_is_predicted_only_if_the_contact_is_known(experiment, known):
     """As docs/how-to/view.md explains: switches report a contact with the state after the touchdown."""
     trace = run_in_process(load_plan(experiment, 0.75), "coulomb", quiet).trace

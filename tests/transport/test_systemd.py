@@ -22,7 +22,7 @@ import zmq
 from fast import every, full
 from rig import client_of, served
 from standin import SpringDamper, from_snapshot, resting, standing
-from wire import PATIENCE_MS, routed, running
+from wire import PATIENCE_MS, routed, running, until
 
 from controllers.config.loading import load
 from idyn import ConfigError, Robot, StateMessage
@@ -157,8 +157,7 @@ def test_a_server_is_ready_runs_and_ends_with_a_complete_log(robot, tmp_path):
                 assert client.exchange(resting(robot, 500)) is None
                 assert client.error.code is Code.LATCHED_FAULT
                 child.send_signal(signal.SIGTERM)
-                while "STOPPING" not in heard(own):
-                    pass
+                until(lambda: "STOPPING" in heard(own))
                 assert child.wait(10) == 0
         finally:
             child.kill()

@@ -1,7 +1,6 @@
 """`config_set`: permitted changes, invalid settings, and the loop while a controller is built."""
 
 import threading
-import time
 import weakref
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 from fast import every, every_row
 from standin import SpringDamper, from_snapshot, hello
-from wire import expect
+from wire import expect, until
 
 from controllers.build import controller_from_snapshot, load_controller
 from controllers.command import Inputs
@@ -119,12 +118,8 @@ def service_of(robot: Robot, build: Slow) -> Service:
 
 
 def finished(service: Service) -> tuple[bytes, Any]:
-    for _ in range(1000):
-        if replies := service.finished(0):
-            ((identity, reply),) = replies
-            return identity, decode(reply)
-        time.sleep(0.01)
-    raise AssertionError("nothing was finished")
+    ((identity, reply),) = until(lambda: service.finished(0))
+    return identity, decode(reply)
 
 
 def test_the_loop_continues_while_a_controller_is_built(robot):

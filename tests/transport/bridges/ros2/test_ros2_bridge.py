@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ros import ARRAY, BASE, DOMAIN, JAZZY, LATCHED, NAME, RELIABLE, SENSOR, Ros, joint_command, matched, message_type, twist
 from rosbags.typesys import Stores, get_typestore
 from standin import FEET, SpringDamper, solo, standing
-from wire import PATIENCE_MS, routed, running, sending
+from wire import PATIENCE_MS, routed, running, sending, until
 
 from idyn import CommandRefused, ConfigError, ConnectionFailed, InputError
 from transport.bridges.ros2 import bridge
@@ -67,14 +67,7 @@ class Rig:
     def report(self, q, imu=None):
         """Report another state from now on. It returns when the server has answered it."""
         self.q, self.imu, before = q, imu, len(self.messages)
-        self.until(lambda: len(self.messages) > before + 1)
-
-    def until(self, condition):
-        for _ in range(3000):
-            if condition():
-                return
-            time.sleep(0.01)
-        raise AssertionError("it did not happen")
+        until(lambda: len(self.messages) > before + 1)
 
 
 _BUS = []
@@ -97,6 +90,12 @@ def robot():
     return solo()
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(bridge, "TELL_S", 0.1)
+    monkeypatch.setattr("transport.robot.client.PROBE_MS", 5)
+
+
 @pytest.fixture
 def rig(robot, tmp_path):
     made = Rig(robot, tmp_path)
@@ -116,7 +115,7 @@ def test_what_ros_reads_is_the_state(rig):
     imus = rig.ros.reader("imu", "sensor_msgs/msg/Imu", SENSOR)
     with rig.bridged():
         joints, base, moved, imu = states.next(), odometry.next(), transforms.next(), imus.next()
-        rig.until(lambda: abs((stamp := states.next().header.stamp).sec + 1e-9 * stamp.nanosec - time.time()) < 1.0)
+        until(lambda: abs((stamp := states.next().header.stamp).sec + 1e-9 * stamp.nanosec - time.time()) < 1.0)
         late = rig.ros.reader("robot_description", "std_msgs/msg/String", LATCHED)
         assert late.next().data == rig.robot.description.urdf
     assert sorted(joints.name) == sorted(rig.robot.joint_names)
@@ -165,9 +164,9 @@ def test_a_twist_is_a_velocity_until_it_stops_coming(rig):
             last = rig.controller.last.steering
             return last is not None and last.velocity is not None and last.velocity.tolist() == [0.3, -0.1, 0.5]
 
-        rig.until(steered)
+        until(steered)
         assert "expired" not in rig.messages[-1]
-        rig.until(lambda: "expired" in rig.messages[-1])
+        until(lambda: "expired" in rig.messages[-1])
         assert bridge.counts["refused"] == 0
         assert bridge.counts["accepted"] > 0
 
@@ -180,9 +179,9 @@ def test_malformed_bytes_on_a_topic_are_refused(rig, payload):
     with rig.bridged() as bridge:
         writer = matched(DataWriter(rig.ros.participant, Topic(rig.ros.participant, "rt/cmd_vel", kind), qos=RELIABLE))
         writer.write(object.__new__(kind))
-        rig.until(lambda: bridge.counts["refused"] == 1)
+        until(lambda: bridge.counts["refused"] == 1)
         matched(rig.ros.writer("cmd_vel", "geometry_msgs/msg/Twist")).write(twist(0.1, 0.0, 0.0))
-        rig.until(lambda: bridge.counts["accepted"] == 1)
+        until(lambda: bridge.counts["accepted"] == 1)
 
 
 @pytest.mark.parametrize(
@@ -209,8 +208,8 @@ def test_malformed_commands_are_refused_and_told(rig, message, problem):
             matched(rig.ros.writer("joint_commands", "sensor_msgs/msg/JointState")).write(joint_command(*message))
         else:
             matched(rig.ros.writer("cmd_vel", "geometry_msgs/msg/Twist")).write(message)
-        rig.until(lambda: bridge.counts["refused"] == 1)
-        commands = {status.name: status for status in told.next().status}["idyn: commands"]
+        until(lambda: bridge.counts["refused"] == 1)
+        commands = until(lambda: (found := {each.name: each for each in told.next().status}["idyn: commands"]).level and found)
         assert commands.level == 1
         assert problem in commands.message
         assert rig.controller.last.tasks is rig.controller.last.steering is None
@@ -240,7 +239,7 @@ def test_qualities_of_service_and_type_hashes_are_those_of_ros(rig):
                 found.update((each.topic_name, each) for each in ends if each.qos[Policy.Userdata] is not None)
             return found.keys() == wanted.keys()
 
-        rig.until(all_seen)
+        until(all_seen)
     for topic, (name, reliable, latched) in wanted.items():
         qos, (package, _, own) = found[topic].qos, name.split("/")
         assert found[topic].type_name == f"{package}::msg::dds_::{own}_"
@@ -257,7 +256,7 @@ def test_a_server_that_ends_is_waited_for(robot, tmp_path):
         bridge = rig.bridged(timeout_ms=500)
         bridge.__enter__()
         states.next()
-    rig.until(lambda: {status.name: status.level for status in told.next().status}["idyn: server"] == 2)
+    until(lambda: {status.name: status.level for status in told.next().status}["idyn: server"] == 2)
     states.take()
     with rig.served():
         states.next()
@@ -267,7 +266,7 @@ def test_a_server_that_ends_is_waited_for(robot, tmp_path):
             velocities.write(twist(0.2, 0.0, 0.0))
             return rig.controller.last.steering is not None
 
-        rig.until(steered)
+        until(steered)
         bridge.__exit__(None, None, None)
 
 

@@ -57,7 +57,10 @@ class Puppet:
 
 
 @pytest.fixture
-def puppet():
+def puppet(monkeypatch):
+    monkeypatch.setattr("transport.bridges.unitree.low_level.DISCOVERY_S", 0.1)  # all are in this process
+    monkeypatch.setattr("transport.bridges.unitree.script.LEAST_S", 0.4)
+    monkeypatch.setattr("transport.robot.client.PROBE_MS", 5)
     made = Puppet()
     with running(made.run):
         yield made

@@ -6,11 +6,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from fast import every, every_row
+from fast import every, every_row, first_is_fast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sdk import needs_unitree
+from wire import until
 
 from idyn.errors import ConfigError
 from transport.bridges.unitree.dds import Bus
@@ -56,8 +57,7 @@ def test_states_and_commands_go_by_motor(robot):
     message = Message(family.state)
     message["motor_state.q"] = 0.01 * np.arange(family.motors)
     message["imu_state.quaternion"] = np.array([0.5, 0.1, 0.2, 0.3])
-    while not states.readers or not commands.writers:
-        pass
+    until(lambda: states.readers and commands.writers)
     states.write(message.sealed())
     state = link.state(5.0)
     motors = [robot.joints.index(name) for name in joints]
@@ -77,8 +77,7 @@ def test_states_and_commands_go_by_motor(robot):
 def test_a_state_with_a_wrong_checksum_is_counted_and_not_used():
     bus = Bus(92)
     states, link = bus.writer(STATE, GO2.family.state), LowLevel(StateDecoder(GO2, GO2.joints), np.full(12, 40.0), bus)
-    while not states.readers:
-        pass
+    until(lambda: states.readers)
     message = Message(GO2.family.state)
     message["crc"] = 7
     states.write(bytes(message.data))
@@ -137,7 +136,7 @@ def test_fields_lie_where_a_recorded_message_has_them(family, kind, size, places
 
 
 @needs_unitree
-@every(("family", "kind"), KINDS)
+@every(("family", "kind"), first_is_fast(KINDS, 2))
 def test_bytes_and_checksums_are_those_of_the_sdk(family, kind):
     crc, layout = importlib.import_module("unitree_sdk2py.utils.crc").CRC(), layout_of(family, kind)
     rng = np.random.default_rng(0)
@@ -245,7 +244,7 @@ def swing(n, rng):
     return np.cumsum(1e-9 * PERIOD_NS * v, axis=0), v
 
 
-@every("seed", range(5))
+@every("seed", first_is_fast(range(5)))
 def test_the_time_of_a_simulator_that_makes_steps_up_is_that_of_its_motion(seed):
     """It pauses for up to 40 ms, then steps without waiting; states are sent every 2 ms as they are, sometimes twice."""
     rng, clock = np.random.default_rng(seed), RobotClock()

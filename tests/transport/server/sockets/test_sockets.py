@@ -140,7 +140,8 @@ def test_torques_are_received_over_ipc_tcp_and_ipv6_also_by_a_restarted_client(r
                         assert torque.seq == tick + 1
 
 
-def test_without_a_server_hello_fails_and_no_message_is_queued(robot, tmp_path):
+def test_without_a_server_hello_fails_and_no_message_is_queued(robot, tmp_path, monkeypatch):
+    monkeypatch.setattr("transport.robot.client.PROBE_MS", 5)
     with client_of(robot, f"ipc://{tmp_path}/none", connect_ms=50) as client:
         begin = time.monotonic()
         assert client.exchange(resting(robot, 0)) is None
@@ -217,7 +218,8 @@ WITHOUT, UNLISTED = "it admits keys only, and this client has none", "it does no
 
 
 @pytest.mark.parametrize(("name", "says"), [(None, WITHOUT), ("stranger", UNLISTED)])
-def test_who_watches_is_told_why_no_answer_comes(place, capsys, tmp_path, name, says):
+def test_who_watches_is_told_why_no_answer_comes(place, capsys, monkeypatch, tmp_path, name, says):
+    monkeypatch.setitem(Observer.__init__.__kwdefaults__, "timeout_ms", 300)
     keys = None if name is None else place.keys[name]
     options = [] if keys is None else ["--secret", f"{tmp_path}/{name}.key_secret", f"--server-key={keys.server.decode()}"]
     assert main(["top", place.address, "--once", *options]) == 2
