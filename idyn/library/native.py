@@ -59,7 +59,7 @@ def _changed(path: Path, file: str, code: str) -> bool:
 
 
 @cache
-def _loaded() -> tuple[Any, dict[str, str], str]:
+def loaded() -> tuple[Any, dict[str, str], str]:
     """Return the library, the types of its results, and why it is refused, or ''."""
     try:
         return *load(), ""
@@ -69,7 +69,7 @@ def _loaded() -> tuple[Any, dict[str, str], str]:
 
 def native(kernel: Any, kinds: tuple[Any, ...]) -> Callable[..., Any]:
     """Return the library's function for a kernel and argument types."""
-    symbol, types, (library, results, reason) = symbol_of(kernel, kinds), described(kinds), _loaded()
+    symbol, types, (library, results, reason) = symbol_of(kernel, kinds), described(kinds), loaded()
     if symbol not in results:
         ways = "A law, task or planner of your own runs with IDYN_KERNELS=python, in a checkout also with IDYN_KERNELS=numba"
         lacks = f"{kernel.__module__}.{kernel.__name__}: the library has no kernel for {types}. {ways}"
@@ -96,5 +96,5 @@ def _named(name: str, members: tuple[Any, ...]) -> Any:
     owner, address, *shape = members
     found = np.empty(shape, name)
     ctypes.memmove(found.ctypes.data, address, found.nbytes)
-    _loaded()[0].idyn_release(ctypes.c_void_p(owner))
+    loaded()[0].idyn_release(ctypes.c_void_p(owner))
     return found

@@ -12,19 +12,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-from idyn.errors import KernelError
-from idyn.library.native import load, symbol_of
+from idyn.library.native import loaded, symbol_of
 
 BEGIN = time.monotonic()
-
-
-def is_fresh() -> bool:
-    """Return whether there is a library of these sources."""
-    try:
-        load()
-    except KernelError:
-        return False
-    return True
 
 
 def compile_part(part: str) -> tuple[bytes, dict[str, str]]:
@@ -43,7 +33,7 @@ def compile_part(part: str) -> tuple[bytes, dict[str, str]]:
 PARTS: dict[str, dict[str, Any]] = {"predictions": {}, "others": {}}
 """Kernel and argument types of the entries by symbol, for two processes."""
 
-if not ("--if-stale" in sys.argv and is_fresh()):
+if not ("--if-stale" in sys.argv and not loaded()[2]):
     from idyn.library.build import back, roster
 
     for kernel, kinds in roster.entries():

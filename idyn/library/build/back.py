@@ -26,23 +26,16 @@ PROCESSORS = {"x86_64": "x86-64-v3", "aarch64": "generic", "arm64": "generic"}
 """Processor that the machine code is for, by architecture."""
 
 
-def machine() -> Any:
-    """Return LLVM's description of the target."""
-    triple = llvm.get_process_triple()
-    options = {"cpu": PROCESSORS[triple.partition("-")[0]], "opt": 3, "reloc": "pic", "codemodel": "default"}
-    return llvm.Target.from_triple(triple).create_target_machine(**options)
-
-
 def emit(modules: list[Any], symbols: list[str]) -> bytes:
     """Return the object file of modules, in which only the symbols are visible."""
-    target, options = machine(), llvm.create_pipeline_tuning_options(3)
+    triple, options = llvm.get_process_triple(), llvm.create_pipeline_tuning_options(3)
     options.loop_vectorization, options.slp_vectorization = True, False
+    processor = {"cpu": PROCESSORS[triple.partition("-")[0]], "opt": 3, "reloc": "pic", "codemodel": "default"}
+    target = llvm.Target.from_triple(triple).create_target_machine(**processor)
     builder, module = llvm.create_pass_builder(target, options), _linked(modules)
     module.triple, module.data_layout = target.triple, str(target.target_data)
-    passes = (
-        llvm.create_new_module_pass_manager()
-    )  # remove counts of references that cancel, once callees stand in their callers
-    passes.add_always_inliner_pass()
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()  # once callees stand in their callers, counts of references cancel: the last pass
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
@@ -86,30 +79,26 @@ def compiler() -> list[str]:
 def write_libraries(objects: list[bytes], table: dict[str, Any]) -> None:
     """Write `libidyn.so`, of object files and a table, and the module that calls it beside the sources, both at once."""
     text = json.dumps(table, sort_keys=True, separators=(",", ":"))
-    quoted = "\n".join(f'"{_escaped(text[k : k + 4000])}"' for k in range(0, len(text), 4000))
+    quoted = "\n".join(json.dumps(text[k : k + 4000]) for k in range(0, len(text), 4000))
+    names = [*table["results"], *INTERFACE]
+    texts = {
+        "table.c": f"static const char table[] =\n{quoted};\nconst char *idyn_table_address = table;\n",
+        "idyn_kernels.h": header(),
+        "visible.map": f"{{ global: {' '.join(f'{each};' for each in names)} local: *; }};\n",
+    }
     with tempfile.TemporaryDirectory() as folder:
-        work, sources = Path(folder), [str(C / "runtime.c"), str(C / "idyn.c")]
-        for name, content in (
-            ("table.c", f"static const char table[] =\n{quoted};\nconst char *idyn_table_address = table;\n".encode()),
-            *((f"{k}.o", content) for k, content in enumerate(objects)),
-        ):
-            (work / name).write_bytes(content)
-            sources.append(str(work / name))
-        (work / "idyn_kernels.h").write_text(header())
-        (work / "visible.map").write_text(
-            "{ global: " + " ".join(f"{each};" for each in [*table["results"], *INTERFACE]) + " local: *; };\n"
-        )
-        command = [*compiler(), "-O2", "-ffp-contract=off", "-fPIC", "-shared", f"-I{work}"]
-        link = ["-Wl,-s", "-Wl,-z,defs", f"-Wl,--version-script={work / 'visible.map'}", "-lm"]
-        python = ["-Wl,-s"]
+        work = Path(folder)
+        for name, content in texts.items():
+            (work / name).write_text(content, "utf-8")
+        for k, code in enumerate(objects):
+            (work / f"{k}.o").write_bytes(code)
+        link, python = ["-Wl,-s", "-Wl,-z,defs", f"-Wl,--version-script={work / 'visible.map'}", "-lm"], ["-Wl,-s"]
         if sys.platform == "darwin":
             link, python = ["-lm"], ["-undefined", "dynamic_lookup"]
-        subprocess.run([*command, *sources, *link, "-o", str(work / "libidyn.so")], check=True)
-        include = sysconfig.get_path("include")
-        subprocess.run([*command, f"-I{include}", str(C / "call.c"), *python, "-o", str(work / "call.so")], check=True)
-        for built, place in ((work / "libidyn.so", LIBRARY_FILE), (work / "call.so", CALL_FILE)):
-            shutil.move(built, place)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+        include = [f"-I{work}", f"-I{sysconfig.get_path('include')}"]
+        command = [*compiler(), "-O2", "-ffp-contract=off", "-fPIC", "-shared", *include]
+        sources = [C / "runtime.c", C / "idyn.c", work / "table.c", *sorted(work.glob("*.o"))]
+        subprocess.run([*command, *sources, *link, "-o", work / "libidyn.so"], check=True)
+        subprocess.run([*command, C / "call.c", *python, "-o", work / "call.so"], check=True)
+        shutil.move(work / "libidyn.so", LIBRARY_FILE)
+        shutil.move(work / "call.so", CALL_FILE)
