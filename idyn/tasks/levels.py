@@ -1,353 +1,326 @@
-"""Strict levels of weighted least squares within limits.
+"""Levels of tasks in error coordinates.
 
-    for each level in turn:  minimise ‖A x − b‖²  subject to  lower ≤ G x ≤ upper,  A′ x = A′ x* of all levels above
+Joint accelerations are v̇_a = p + W⁻¹ y: p and the weights W are those of the last posture task, or those of joints that come
+to rest. Reflections from the right bring the rows of all levels on (y, i) to a triangle, one level after the other, so that
 
-Limits that no x meets are widened by the smallest sum of squares. Kernels advance through levels in which no limit binds;
-DAQP solves the others, and the solution is made exact on its active set.
+    e = Λ c − β,     c = (z, i_z):  y = Qᵀ z,  i = Q_iᵀ i_z
+
+has one error for each coordinate: e_l is what level l has chosen, given the levels above. The smallest errors are e = 0 where
+no limit binds. Behind the levels of the tasks follow the posture (the rest of z), then forces of least norm (the rest of i_z).
+The coordinates that contacts and closures hold are fixed. Rows of a level that others of it or above determine leave.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from idyn.library.kernels import compiled, entry
-from idyn.library.records import Indices, Mask, Matrix, Vector, written
-from idyn.solvers.linalg import axpy, copy, dot, fill
-from idyn.solvers.qp import solve_qp
-from idyn.solvers.rows import solve_and_span
-from idyn.tasks.held import Program
+from idyn.library.kernels import compiled
+from idyn.solvers.linalg import axpy, dot, fill
+from idyn.solvers.rows import NEGLIGIBLE, reduce_rows
+from idyn.tasks.held import Held, fill_factors
+from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
-FEASIBLE = 1e-9
-"""Violation of a limit that counts as zero, relative to the larger of 1 and the limit."""
+REST = 10.0
+"""Rate at which joints come to rest that no task moves [1/s]."""
 
-LARGEST = 1e30
-"""Limit that DAQP takes for none."""
+SINGULAR = 1e-8
+"""Share of a row of a task that counts as none: a row that asks the joints for 10⁸ times its own acceleration leaves."""
 
-START, WIDENED, NO_SOLUTION, SOLUTION = range(4)
-"""Codes that `proceed` is called with: first; first after the limits were widened; with the result of DAQP."""
-
-DONE, BOUND, OUTSIDE = range(3)
-"""Codes that `proceed` returns: solved; a limit binds; x = 0 violates a limit."""
-
-LEVEL, FREE, RANK = range(3)
-"""Places in `State.marks`."""
+Tasks = tuple[Array, Array, Array, Array]
+"""(A (r, nv) of motions or (r, 3n) of forces, asked − drift (r), square roots of the weights (r), end of each level's rows)"""
 
 
-class State(NamedTuple):
-    """A solution after some levels.
+class Levels(NamedTuple):
+    """Levels of one tick. D coordinates c; their errors in order of priority at `place`."""
 
-    x (size); Z: basis of what the levels so far leave free, as rows (size, size); below: of what the present level leaves, in
-    the coordinates of Z (size, size)
-    """
-
-    x: Array
-    Z: Array
-    below: Array
-    marks: Array  # present level, number of rows of Z, rank of the present level
-    active: Array  # rows of G that bind in each level (levels, k)
-
-
-@entry(
-    (Matrix, Indices, Matrix, Vector, Vector),
-    written((Vector, Matrix, Matrix, Indices, Mask)),
-    written((Vector, Vector, Vector, Vector, Vector)),
-    (Vector, Vector),
-    int,
-)
-def proceed(
-    given: tuple[Array, ...], memory: tuple[Array, ...], qp: tuple[Array, ...], answer: tuple[Array, Array], code: int
-) -> int:
-    """Solve the levels from the present one on. Return DONE, OUTSIDE, or BOUND: then `qp` is filled, and the next call goes on
-    with its solution.
-
-    given: a `Program`; memory: a `State`; qp: (H, f, G, lower, upper) of min ½ zᵀHz + fᵀz, lower ≤ G z ≤ upper, the matrices in
-    the first elements of vectors
-    answer: (z, multipliers) of the last `qp`; code: after NO_SOLUTION the level is left as it is
-    """
-    program, state = Program(*given), State(*memory)
-    (k, size), marks = program.G.shape, state.marks
-    room = np.empty(k)
-    for i in range(k):
-        room[i] = FEASIBLE * max(_size(program.lower[i]), _size(program.upper[i]), 1.0)
-    if code == START and not _within(program, state.x, room):
-        return OUTSIDE
-    if code < NO_SOLUTION:
-        marks[LEVEL], marks[FREE], marks[RANK] = 0, size, 0
-        for i in range(size):
-            for j in range(size):
-                state.Z[i, j] = 1.0 if i == j else 0.0
-    elif code == NO_SOLUTION:
-        _descend(state)
-    else:
-        _settle(program, state, room, answer)
-    while marks[LEVEL] < len(program.ends):
-        if marks[FREE] == 0:
-            return DONE
-        if not _advance(program, state, room, qp):
-            return BOUND
-    return DONE
+    middle: Array  # p (na)
+    stretch: Array  # diagonal of W⁻¹ (na)
+    H: Array  # reflectors of y (na, na)
+    H_i: Array  # reflectors of i (internal, internal)
+    counts: Array  # number of held coordinates z, of reflectors of y, of reflectors of i
+    fixed: Array  # held coordinates z
+    pushes: Array  # unactuated rows of the forces: slopes by c (nu, D), and at c = 0 in the last column
+    L: Array  # Λ (D, D), lower triangular
+    beta: Array  # β (D)
+    place: Array  # of each error in order of priority (D)
+    ends: Array  # end of the errors of each level: of the tasks, posture, forces
 
 
 @compiled
-def _size(limit: float) -> float:
-    """Return the size of a limit; 0 for none."""
-    return abs(limit) if np.isfinite(limit) else 0.0
+def levels_of(d: Dynamics, held: Held, tasks: Tasks, forces: Tasks, mass: float) -> Levels:
+    """Return the levels. mass: of the robot, by which rows of forces are divided"""
+    na, internal, count = len(held.base[0]) - 1, len(held.P) - len(held.order), len(tasks[3])
+    middle, stretch, posture = _metric(d, tasks)
+    base = _base(d, held, middle, stretch)
+    # rows of forces: internal forces first
+    F, least = np.zeros((internal + na + 1, len(forces[0]))), np.zeros(count + 1)
+    H_i, pivots, level_i = np.empty((internal, internal)), np.empty(internal, np.int64), np.empty(internal, np.int64)
+    ranks = np.zeros(count + 1, np.int64)
+    _fill_force_rows(held, forces, base, mass, F, least)
+    _reduce_forces(F, forces[3], least, H_i, (pivots, level_i, ranks))
+    # rows of motions
+    H, level_z, pivots_z = np.empty((na, na)), np.empty(na, np.int64), np.empty(na, np.int64)
+    X, ends = _stacked(d, held, tasks, (middle, stretch, posture), (F, forces[3], ranks, pivots), base, least)
+    fixed, rank = _reduce_motions(X, len(held.rows), ends, least, H, (level_z, pivots_z))
+    kept, passive, last = len(fixed), ends[count - 1] if count > 0 else len(held.rows), ranks[count]
+    D = na - kept + internal
+    for j in range(rank, na):
+        level_z[j] = posture if posture >= 0 else count
+    for i in range(last, internal):
+        level_i[i] = count + 1
+    L, beta = np.zeros((D, D)), np.zeros(D)
+    for j in range(kept, na):
+        L[j - kept, j - kept] = 1.0
+        if j < rank:
+            beta[j - kept] = X[na, pivots_z[j]]
+            for c in range(kept, j + 1):
+                L[j - kept, c - kept] = X[c, pivots_z[j]]
+    for i in range(internal):
+        row = na - kept + i
+        L[row, row] = 1.0
+        if i < last:
+            beta[row] = X[na, passive + i]
+            for c in range(kept, na):
+                L[row, c - kept] = X[c, passive + i]
+            for c in range(i + 1):
+                L[row, na - kept + c] = F[c, pivots[i]]
+    pushes = np.zeros((len(base), D + 1))
+    for i in range(len(base)):
+        pushes[i, D] = -X[na, passive + last + i]
+        for c in range(kept, na):
+            pushes[i, c - kept] = X[c, passive + last + i]
+    place, closes = _priorities(level_z[kept:], level_i, count + 2)
+    return Levels(middle, stretch, H, H_i, np.array([kept, rank, last]), fixed, pushes, L, beta, place, closes)
 
 
 @compiled
-def _open_level(program: Program, state: State, reduced: Array, rest: Array) -> float:
-    """Fill (A Z)ᵀ (free, r) and b − A x of the present level (r). Return the largest entry of A."""
-    level, scale, columns, at = state.marks[LEVEL], 0.0, _columns(state), np.empty(len(reduced))
-    first = program.ends[level - 1] if level > 0 else 0
-    for i in range(len(rest)):
-        equation = program.equations[first + i]
-        A = equation[1:]
-        for j in range(len(A)):
-            scale = max(scale, abs(A[j]))
-        rest[i] = equation[0] - dot(A, state.x)
-        _coordinates(A, columns, at)
-        for z in range(len(reduced)):
-            reduced[z, i] = at[z]
-    return scale
+def _metric(d: Dynamics, tasks: Tasks) -> tuple[Array, Array, int]:
+    """Return p, W⁻¹ and the level of the posture: the last level with motions, if it asks for each joint and nothing else; −1
+    for joints that come to rest below all levels."""
+    (A, wanted, roots, ends), g = tasks, d.given
+    a, first, posture = g.model.a, len(A) - len(g.model.a), -1
+    middle, stretch = np.empty(len(a)), np.ones(len(a))
+    for k in range(len(a)):
+        middle[k] = -REST * g.v[a[k]]
+    for level in range(len(ends)):
+        before = ends[level - 1] if level > 0 else 0
+        if ends[level] == len(A) and before == first and ends[level] > before:
+            posture = level
+    if posture < 0:
+        return middle, stretch, posture
+    for k in range(len(a)):
+        for j in range(A.shape[1]):
+            if (A[first + k, j] != 0.0) != (j == a[k]):
+                return middle, stretch, -1
+    for k in range(len(a)):
+        middle[k], stretch[k] = wanted[first + k] / A[first + k, a[k]], 1.0 / (roots[first + k] * abs(A[first + k, a[k]]))
+    return middle, stretch, posture
 
 
 @compiled
-def _columns(state: State) -> Array:
-    """Return the basis of what the levels so far leave free, as columns (size, free)."""
-    free, size = state.marks[FREE], len(state.x)
-    columns = np.empty((size, free))
-    for z in range(free):
-        for j in range(size):
-            columns[j, z] = state.Z[z, j]
-    return columns
+def _base(d: Dynamics, held: Held, middle: Array, stretch: Array) -> Array:
+    """Return the unactuated rows (M_u v̇ + h_u + ρ J_uᵀ f⁻)/(1 + ρ): slopes by y, and at y = 0 in the last column."""
+    g = d.given
+    u, a, nu, na = g.model.u, g.model.a, len(g.model.u), len(g.model.a)
+    base, share = np.empty((nu, na + 1)), 1.0 / (1.0 + g.rho)
+    for i in range(nu):
+        row = base[i]
+        for j in range(na):
+            row[j] = g.M[u[i], a[j]]
+        row[na] = held.bias[i]
+        for k in range(nu):
+            axpy(-g.M[u[i], u[k]], held.base[k, :na], row[:na])
+            row[na] += g.M[u[i], u[k]] * held.base[k, na]
+        row[na] = share * (row[na] + dot(row[:na], middle))
+        for j in range(na):
+            row[j] *= share * stretch[j]
+    return base
 
 
 @compiled
-def _coordinates(row: Array, columns: Array, out: Array) -> None:
-    """Fill row · z for each column z. The loop over all columns at once is vectorised; each sum has the order of `dot`."""
-    fill(out, 0.0)
-    for j in range(len(row)):
-        axpy(row[j], columns[j], out)
-
-
-@compiled
-def _rows_of(program: Program, level: int) -> int:
-    return program.ends[level] - (program.ends[level - 1] if level > 0 else 0)
-
-
-@compiled
-def _advance(program: Program, state: State, room: Array, qp: tuple[Array, ...]) -> bool:
-    """Solve the present level without limits and go on to the next one; if a limit binds, fill `qp` and return False."""
-    marks, rows = state.marks, _rows_of(program, state.marks[LEVEL])
-    free, (k, _) = marks[FREE], program.G.shape
-    reduced, rest, step, moved = np.empty((free, rows)), np.empty(rows), np.empty(free), state.x.copy()
-    scale = _open_level(program, state, reduced, rest)
-    marks[RANK] = _solve_free((reduced, rest), scale, step, state.below)
-    for z in range(free):
-        axpy(step[z], state.Z[z], moved)
-    if _within(program, moved, room):
-        copy(moved, state.x)
-        _descend(state)
-        return True
-    H, f, G, lower, upper = qp
-    unit, columns = max(scale, 1e-12), _columns(state)
-    for i in range(free):
-        f[i] = -dot(reduced[i], rest) / unit**2
-        for j in range(free):
-            H[i * free + j] = dot(reduced[i], reduced[j]) / unit**2
-    for i in range(k):
-        at = dot(program.G[i], state.x)
-        lower[i], upper[i] = max(program.lower[i] - at, -LARGEST), min(program.upper[i] - at, LARGEST)
-        _coordinates(program.G[i], columns, G[i * free : (i + 1) * free])
-    return False
-
-
-@compiled
-def _solve_free(equations: tuple[Array, Array], scale: float, z: Array, below: Array) -> int:
-    """Fill the least-squares solution z of least norm (columns) and the null space, as the first rows of `below`. Return the
-    rank. equations: (Aᵀ (columns, r), b (r)), not overwritten; scale: size of entries of A that are not zero"""
-    A, b = equations
-    columns, basis = len(z), np.empty((len(z), len(z)))
-    if A.size == 0 or scale == 0.0:
-        for i in range(columns):
-            z[i] = 0.0
-            for j in range(columns):
-                below[i, j] = 1.0 if i == j else 0.0
-        return 0
-    rank = solve_and_span((A.copy(), b.copy()), (z, basis), scale)
-    for i in range(columns - rank):
+def _fill_force_rows(held: Held, forces: Tasks, base: Array, mass: float, F: Array, least: Array) -> None:
+    """Fill the rows of forces as columns of F: factors of i, then of y, and the right side; and the length that counts as zero
+    in each level."""
+    (A, wanted, roots, ends), (nu, columns), level = forces, base.shape, 0
+    internal = len(F) - columns
+    push, inner, line = np.empty(nu), np.empty(internal), np.empty(columns)
+    for r in range(len(A)):
+        root = roots[r] / mass
+        length = fill_factors(held, A[r], push, inner)
+        fill(line, 0.0)
+        for i in range(nu):
+            axpy(root * push[i], base[i], line)
+        for k in range(internal):
+            F[k, r] = root * inner[k]
         for j in range(columns):
-            below[i, j] = basis[j, i]
-    return rank
+            F[internal + j, r] = line[j]
+        F[internal + columns - 1, r] = root * wanted[r] - line[columns - 1]
+        while ends[level] <= r:
+            level += 1
+        least[level] = max(least[level], SINGULAR * root * length)
 
 
 @compiled
-def _within(program: Program, x: Array, room: Array) -> bool:
-    G, k = program.G, len(room)
-    values, within = np.empty(k), True
-    for first in range(0, k, 4):  # four rows at once: a sum waits for its last term
-        a, b, c, d = first, min(first + 1, k - 1), min(first + 2, k - 1), min(first + 3, k - 1)
-        s0 = s1 = s2 = s3 = 0.0
-        for j in range(len(x)):
-            s0, s1, s2, s3 = s0 + G[a, j] * x[j], s1 + G[b, j] * x[j], s2 + G[c, j] * x[j], s3 + G[d, j] * x[j]
-        values[a], values[b], values[c], values[d] = s0, s1, s2, s3
+def _reduce_forces(F: Array, ends: Array, least: Array, H: Array, out: tuple[Array, Array, Array]) -> None:
+    """Reduce the rows of forces in the coordinates of internal forces, level by level. Rows that these do not change become
+    rows on y alone. out: (row of each coordinate, its level, number of coordinates before each level)"""
+    (pivots, level_of, ranks), internal, first, rank = out, len(H), 0, 0
+    place, line = np.empty(F.shape[1]), np.empty(F.shape[1])
+    for level in range(len(ends)):
+        last = ends[level]
+        for i in range(first, last):
+            place[i] = i
+        start, rank = rank, reduce_rows(F[:internal], place, (first, last), H, rank, least[level])
+        for c in range(internal, len(F)):
+            for i in range(first, last):
+                line[i] = F[c, int(place[i])]
+            for i in range(first, last):
+                F[c, i] = line[i]
+        _compress(F, (first, last), (start, rank), internal)
+        for j in range(start, rank):
+            pivots[j], level_of[j] = first + j - start, level
+        for i in range(first + rank - start, last):
+            for j in range(start - 1, -1, -1):
+                factor = F[j, i] / F[j, pivots[j]]
+                for c in range(len(F)):
+                    if c <= j or c >= internal:
+                        F[c, i] -= factor * F[c, pivots[j]]
+        ranks[level + 1], first = rank, last
+
+
+@compiled
+def _stacked(
+    d: Dynamics,
+    held: Held,
+    tasks: Tasks,
+    metric: tuple[Array, Array, int],
+    forces: tuple[Array, ...],
+    base: Array,
+    least: Array,
+) -> tuple[Array, Array]:
+    """Return the rows on y as columns, right sides last: held rows; those of each level, of which the ends are returned; then
+    the other rows of forces and the unactuated rows, which the reflections only pass through. `least` becomes that of all."""
+    (A, wanted, roots, ends), (middle, stretch, posture), (F, closes, ranks, pivots) = tasks, metric, forces
+    na, nu, internal, k = len(middle), len(base), len(F) - base.shape[1], len(held.rows)
+    last = len(A) - na if posture >= 0 else len(A)
+    X, found = np.zeros((na + 1, k + last + F.shape[1] + nu)), np.empty(len(ends), np.int64)
+    line, row, first, begin, lengths = np.empty(na + 1), k, 0, 0, np.zeros(nu)
+    for i in range(nu):
+        for j in range(na):
+            lengths[i] += (held.base[i, j] * stretch[j]) ** 2
     for i in range(k):
-        within = within and not (values[i] < program.lower[i] - room[i] or values[i] > program.upper[i] + room[i])
-    return within
+        _put(held.rows[i], 1.0, (middle, stretch), X, i)
+    for level in range(len(ends)):
+        for i in range(first, min(ends[level], last)):
+            length = _actuated(d, held, A[i], wanted[i], (stretch, lengths), line)
+            _put(line, roots[i], (middle, stretch), X, row)
+            least[level] = max(least[level], SINGULAR * roots[i] * length)
+            row += 1
+        for i in range(begin + ranks[level + 1] - ranks[level], closes[level]):
+            for j in range(na + 1):
+                X[j, row] = F[internal + j, i]
+            row += 1
+        first, begin, found[level] = ends[level], closes[level], row
+    for i in range(ranks[len(ends)]):
+        for j in range(na + 1):
+            X[j, row] = F[internal + j, pivots[i]]
+        row += 1
+    for i in range(nu):
+        for j in range(na):
+            X[j, row + i] = base[i, j]
+        X[na, row + i] = -base[i, na]
+    return X, found
 
 
 @compiled
-def _descend(state: State) -> None:
-    """Go on to the next level."""
-    marks = state.marks
-    free, left = marks[FREE], marks[FREE] - marks[RANK]
-    before = state.Z[:free].copy()
-    for i in range(left):
-        fill(state.Z[i], 0.0)
-        for z in range(free):
-            axpy(state.below[i, z], before[z], state.Z[i])
-    marks[FREE] = left
-    marks[LEVEL] += 1
+def _put(line: Array, root: float, metric: tuple[Array, Array], X: Array, row: int) -> None:
+    """Fill a row on y from one on v̇_a with its right side (na + 1)."""
+    (middle, stretch), na = metric, len(metric[0])
+    for j in range(na):
+        X[j, row] = root * line[j] * stretch[j]
+    X[na, row] = root * (line[na] - dot(line[:na], middle))
 
 
 @compiled
-def _settle(program: Program, state: State, room: Array, answer: tuple[Array, Array]) -> None:
-    """Finish a level with the solution (z, multipliers) of its `qp`, made exact on the binding rows. Mark those that prevent a
-    smaller error."""
-    (found, multipliers), level = answer, state.marks[LEVEL]
-    rows, free, size = _rows_of(program, level), state.marks[FREE], len(state.x)
-    reduced, rest, moved, z = np.empty((free, rows)), np.empty(rows), np.empty(size), np.empty(free)
-    scale = _open_level(program, state, reduced, rest)
-    binding = np.flatnonzero(np.abs(multipliers) > 1e-9)
-    bound = np.empty((free, len(binding)))
-    _on_face(program, state, (binding, multipliers, bound), (reduced, rest, scale), z)
-    copy(state.x, moved)
-    for j in range(free):
-        axpy(z[j], state.Z[j], moved)
-    if not _within(program, moved, room):
-        copy(found, z)
-        copy(state.x, moved)
-        for j in range(free):
-            axpy(z[j], state.Z[j], moved)
-    # gradient Aᵀ (A z − b)
-    for i in range(rows):
-        rest[i] = -rest[i]
-    for j in range(free):
-        axpy(z[j], reduced[j], rest)
-    square, unit = 0.0, max(scale, 1e-12)
-    for j in range(free):
-        square += dot(reduced[j], rest) ** 2
-    gradient = np.sqrt(square)
-    for c in range(len(binding)):
-        s = 0.0
-        for j in range(free):
-            s += bound[j, c] ** 2
-        hinders = abs(multipliers[binding[c]]) * np.sqrt(s) * unit**2
-        state.active[level, binding[c]] = gradient > 1e-9 * unit and hinders > 1e-6 * gradient
-    copy(moved, state.x)
-    _descend(state)
+def _actuated(d: Dynamics, held: Held, A: Array, wanted: float, scales: tuple[Array, Array], line: Array) -> float:
+    """Fill the row on v̇_a, with its right side, of a row A v̇ = wanted. Return the length of its terms, before they cancel.
+    scales: (diagonal of W⁻¹ (na), squared lengths of E W⁻¹ (nu))"""
+    (stretch, lengths), u, a, square = scales, d.given.model.u, d.given.model.a, 0.0
+    for j in range(len(a)):
+        line[j] = A[a[j]]
+        square += (line[j] * stretch[j]) ** 2
+    line[len(a)] = wanted
+    for i in range(len(u)):
+        if A[u[i]] != 0.0:
+            axpy(-A[u[i]], held.base[i], line)
+            square += A[u[i]] ** 2 * lengths[i]
+    return np.sqrt(square)
 
 
 @compiled
-def _on_face(
-    program: Program, state: State, binding: tuple[Array, Array, Array], equations: tuple[Array, Array, float], z: Array
-) -> None:
-    """Fill the z with the smallest error of the level with the binding rows at their limits.
+def _reduce_motions(X: Array, k: int, ends: Array, least: Array, H: Array, out: tuple[Array, Array]) -> tuple[Array, int]:
+    """Reduce the rows on y. Return the held coordinates z and the number of all that rows determine. k: number of held rows
+    out: (level of each coordinate z, its row)"""
+    (level_of, pivots), na, size = out, len(H), 0.0
+    for j in range(na):
+        for i in range(k):
+            size = max(size, abs(X[j, i]))
+    kept = reduce_rows(X[:na], X[na], (0, k), H, 0, NEGLIGIBLE * max(size, 1e-3))
+    _compress(X, (0, k), (0, kept), na)
+    fixed = np.empty(kept)
+    for j in range(kept):
+        fixed[j] = X[na, j]
+        for c in range(j):
+            fixed[j] -= X[c, j] * fixed[c]
+        fixed[j] /= X[j, j]
+    for j in range(kept):
+        axpy(-fixed[j], X[j, k:], X[na, k:])
+    rank, first = kept, k
+    for level in range(len(ends)):
+        start, rank = rank, reduce_rows(X[:na], X[na], (first, ends[level]), H, rank, least[level])
+        _compress(X, (first, ends[level]), (start, rank), na)
+        for j in range(start, rank):
+            pivots[j], level_of[j] = first + j - start, level
+        first = ends[level]
+    return fixed, rank
 
-    binding: (rows, multipliers (k), their coefficients for z, to be filled (free, ·)); equations: see `_open_level`
+
+@compiled
+def _compress(A: Array, span: tuple[int, int], columns: tuple[int, int], extra: int) -> None:
+    """Rotate the rows of a level so that the first ones are a triangle and those behind have no part: its least squares.
+
+    A: transposed (·, rows); span: of the rows; columns: of the coordinates that the level adds; extra: rows of A from which on
+    they are rotated, too
     """
-    (active, multipliers, bound), (reduced, rest, scale) = binding, equations
-    free, rows = reduced.shape
-    values, largest, N = np.empty(len(active)), 0.0, np.empty((free, free))
-    for c in range(len(active)):
-        i = active[c]
-        values[c] = (program.lower[i] if multipliers[i] < 0.0 else program.upper[i]) - dot(program.G[i], state.x)
-        for j in range(free):
-            bound[j, c] = dot(program.G[i], state.Z[j])
-            largest = max(largest, abs(bound[j, c]))
-    left = free - _solve_free((bound, values), largest, z, N)
-    remaining, others, step, spare = np.zeros((left, rows)), rest.copy(), np.empty(left), np.empty((left, left))
-    for j in range(free):
-        axpy(-z[j], reduced[j], others)
-        for i in range(left):
-            axpy(N[i, j], reduced[j], remaining[i])
-    _solve_free((remaining, others), scale, step, spare)
-    for i in range(left):
-        axpy(step[i], N[i], z)
+    (first, last), (start, end) = span, columns
+    m, rank = last - first, end - start
+    if m == rank:
+        return
+    h = np.empty(m)
+    for j in range(rank - 1, -1, -1):
+        square = 0.0
+        for i in range(m):
+            h[i] = A[start + j, first + i] if i <= j or i >= rank else 0.0
+            square += h[i] * h[i]
+        length = -np.sqrt(square) if h[j] > 0.0 else np.sqrt(square)
+        h[j] -= length
+        factor = 1.0 / (length * h[j])
+        for c in range(len(A)):
+            if c <= start + j or c >= extra:
+                row = A[c, first:last]
+                axpy(factor * dot(h, row), h, row)
 
 
-RIDGES = (1e-8, 1e-6)
-"""Terms ½ ridge ‖z‖² of the programs for DAQP, in units of the level's largest entry squared: of the first attempt, and of the
-second one if DAQP finds no solution. Of 834 programs of 200 random ticks of a go2, DAQP solved all but 30 with 1e-9, all but 9
-with 1e-8, and all with 1e-6."""
-
-
-class Resolution(NamedTuple):
-    """x: the solution (size); active: rows of G whose limit prevents a smaller error of a level (levels, k)"""
-
-    x: Array
-    active: Array
-    relaxed: Array  # indices of the rows of G that no x can meet together
-
-
-NO_ROWS, NOTHING = np.zeros(0, np.int64), np.zeros(0)
-
-
-def resolve(program: Program) -> Resolution:
-    """Return the lexicographic solution."""
-    (k, size), relaxed = program.G.shape, NO_ROWS
-    marks, (Z, below) = np.empty(3, np.int64), np.empty((2, size, size))
-    state = np.zeros(size), Z, below, marks, np.zeros((len(program.ends), k), np.bool_)
-    qp, diagonal = (np.empty(size * size), np.empty(size), np.empty(k * size), np.empty(k), np.empty(k)), np.arange(size)
-    answer, code = (NOTHING, NOTHING), START
-    while met := proceed(tuple(program), state, qp, answer, code):
-        if met == OUTSIDE:
-            (program, relaxed), code = _attainable(program), WIDENED
-            continue
-        (H, f, G, lower, upper), free, code = qp, int(marks[FREE]), NO_SOLUTION
-        square = H[: free * free].reshape(free, free)
-        for ridge in RIDGES:
-            square[diagonal[:free], diagonal[:free]] += ridge
-            solution = solve_qp(square, f[:free], G[: k * free].reshape(k, free), lower, upper)
-            if solution.status.ok and solution.multipliers is not None:
-                answer, code = (solution.x, solution.multipliers), SOLUTION
-                break
-    return Resolution(state[0], state[4], relaxed)
-
-
-def _attainable(program: Program) -> tuple[Program, Array]:
-    """Return a program with limits that some x meets: widened by the smallest sum of squares where necessary; and the widened
-    rows."""
-    _, _, G, lower, upper = program
-    (k, size), room = G.shape, FEASIBLE * _scale(lower, upper)
-    scale = 1.0 / np.maximum(np.sqrt((G * G).sum(axis=1)), 1e-12)
-    bounds = np.maximum(lower * scale, -LARGEST), np.minimum(upper * scale, LARGEST)  # finite, as DAQP expects
-    scaled = np.ascontiguousarray(G * scale[:, None]), *bounds
-    solution = solve_qp(np.eye(size), np.zeros(size), *scaled)
-    at = G @ solution.x
-    if solution.status.ok and bool((at >= lower - room).all() and (at <= upper + room).all()):
-        return program, NO_ROWS
-    # min ‖s‖² + ε‖x‖²  subject to  lower ≤ G x + s ≤ upper
-    H = np.diag(np.concatenate([np.full(size, 1e-8), np.ones(k)]))
-    solution = solve_qp(H, np.zeros(size + k), np.hstack([scaled[0], np.eye(k)]), *scaled[1:])
-    reached = G @ (solution.x[:size] if solution.status.ok else np.zeros(size))
-    missed = np.maximum(lower - reached, reached - upper)
-    slack = 1e-7 * np.maximum(1.0, np.abs(reached))
-    widened = program._replace(lower=np.minimum(lower, reached - slack), upper=np.maximum(upper, reached + slack))
-    return widened, np.flatnonzero(missed > room)
-
-
-def solved(A: Array, b: Array, scale: float) -> Array:
-    """Return the least-squares solution of A z = b of least norm. scale: size of entries of A that are not zero"""
-    columns = A.shape[1]
-    if not A.size or scale == 0.0:
-        return np.zeros(columns)
-    z, basis = np.empty(columns), np.empty((columns, columns))
-    solve_and_span((np.array(A.T, order="C"), np.array(b)), (z, basis), scale)
-    return z
-
-
-def _scale(lower: Array, upper: Array) -> Array:
-    low, high = (np.where(np.isfinite(each), np.abs(each), 0.0) for each in (lower, upper))
-    return np.maximum(np.maximum(low, high), 1.0)
+@compiled
+def _priorities(level_z: Array, level_i: Array, levels: int) -> tuple[Array, Array]:
+    """Return the place of each error in order of priority, and the end of each level."""
+    count = len(level_z)
+    place, ends, at = np.empty(count + len(level_i), np.int64), np.empty(levels, np.int64), 0
+    for level in range(levels):
+        for j in range(len(place)):
+            if (level_z[j] if j < count else level_i[j - count]) == level:
+                place[j] = at
+                at += 1
+        ends[level] = at
+    return place, ends

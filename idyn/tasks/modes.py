@@ -1,4 +1,4 @@
-"""Contact modes: the forces that a mode permits, f = B ζ, the rows of contact velocity that it holds, and its inequalities.
+"""Contact modes and bounds of one tick, and names of its limits.
 
 mode    forces                      held rows     inequalities
 stick   s, t, n                     S, T, N       facets of the friction cone, f_N ≥ the least force
@@ -16,7 +16,6 @@ from idyn.laws.law import Law, polygon
 from idyn.library.kernels import entry
 from idyn.library.records import Vector, written
 from idyn.model.robot import Robot
-from idyn.tasks.follow import OPEN, STICK
 from idyn.tasks.stack import TaskLimits
 from idyn.types import Array, Kinematics
 
@@ -24,70 +23,15 @@ ROUND = polygon(8)
 """Corners of the polygon that stands for the friction cone of laws with round cones."""
 
 
-class ModeRows(NamedTuple):
-    """Linear description of the modes of n contacts."""
-
-    B: Array  # columns of permitted forces in rows S, T, N of each contact (3n, m)
-    held: Array  # indices of the held rows of the contact Jacobian
-    facets: Array  # rows on f with facets · f ≥ least (k, 3n); least [N] (k)
-    least: Array
-    of: tuple[tuple[int, str], ...]  # contact and kind of each row, for outcomes (k)
-
-
 def corners_of(law: Law) -> Array:
     """Return the corners of the polygon within which friction is planned (k, 2)."""
     return ROUND if law.round_cones else law.directions
 
 
-def mode_rows(kinds: Array, friction: Array, mu: Array, law: Law, limits: TaskLimits) -> ModeRows:
-    """Return the linear description of contact modes.
-
-    kinds: of the modes (n); friction: per normal force of contacts that slide (n, 2); mu: friction coefficients (n)
-    """
-    arrays = kinds, friction, mu, corners_of(law)
-    given = tuple(array.tobytes() for array in arrays)
-    return _mode_rows(given, law.unlimited_friction, limits.friction_margin, limits.normal_force)
-
-
-@lru_cache(maxsize=256)
-def _mode_rows(given: tuple[bytes, ...], unlimited: bool, margin: float, least: float) -> ModeRows:
-    """Return `mode_rows` for the bytes of its arrays: modes and friction rarely change from tick to tick. given: of kinds,
-    friction, mu, and corners of the friction polygon (k, 2); unlimited: whether every μ > 0 counts as ∞"""
-    kinds, friction, mu, corners = given
-    slip, polygon_corners = (np.frombuffer(each).reshape(-1, 2) for each in (friction, corners))
-    mus = np.frombuffer(mu)
-    reaches, n = np.where(np.isinf(mus) | ((mus > 0.0) & unlimited), np.inf, mus * (1.0 - margin)), len(mus)
-    columns: list[Array] = []
-    held: list[int] = []
-    facets: list[tuple[Array, float, tuple[int, str]]] = []
-    for i, kind in enumerate(np.frombuffer(kinds, np.int64).tolist()):
-        if kind == OPEN:
-            continue
-        normal = _row(n, i, np.zeros(2), 1.0)
-        facets.append((normal, least, (i, "normal force")))
-        if kind == STICK and mus[i] > 0.0:
-            columns += [_row(n, i, np.array([1.0, 0.0]), 0.0), _row(n, i, np.array([0.0, 1.0]), 0.0), normal]
-            held += [3 * i, 3 * i + 1, 3 * i + 2]
-            if reaches[i] < np.inf:
-                # between corners d and d′: (d + d′) · f_T ≤ μ (d + d′) · d f_N
-                for a, b in zip(polygon_corners, np.roll(polygon_corners, -1, axis=0), strict=True):
-                    facets.append((_row(n, i, -(a + b), reaches[i] * float((a + b) @ a)), 0.0, (i, "friction")))
-        else:
-            columns.append(_row(n, i, slip[i], 1.0))
-            held.append(3 * i + 2)
-    return ModeRows(
-        B=np.ascontiguousarray(np.array(columns).reshape(len(columns), 3 * n).T),
-        held=np.array(held, np.int64),
-        facets=np.array([row for row, _, _ in facets]).reshape(len(facets), 3 * n),
-        least=np.array([least for _, least, _ in facets]),
-        of=tuple(which for _, _, which in facets),
-    )
-
-
-def _row(n: int, i: int, tangential: Array, normal: float) -> Array:
-    row = np.zeros(3 * n)
-    row[3 * i : 3 * i + 2], row[3 * i + 2] = tangential, normal
-    return row
+def reach_of(law: Law, mu: Array, limits: TaskLimits) -> Array:
+    """Return the friction coefficients that may be used (n); ∞ for no limit."""
+    reach: Array = mu * (1.0 - limits.friction_margin)
+    return np.where(mu > 0.0, np.inf, reach) if law.unlimited_friction else reach
 
 
 def opposing(law: Law, mu: float, direction: Array) -> Array:
@@ -107,20 +51,17 @@ class LinkDistances(NamedTuple):
     least: Array
     links: tuple[tuple[str, str], ...]
 
-    def keep(self, motion: Array) -> bool:
-        """Return whether a motion v̇ (nv) is within the bounds."""
-        return not len(self.least) or bool((self.rows @ motion >= self.least).all())
 
-
-def names_of(robot: Robot, keys: Sequence[str], modes: ModeRows, apart: LinkDistances) -> list[str]:
-    """Return a name for each limit of a `idyn.tasks.held.Program`."""
-    contacts = [f"{kind} of contact {keys[i]}" for i, kind in modes.of]
-    return (
-        contacts
-        + [f"torque limit of {name}" for name in robot.joint_names]
-        + [f"motion limit of {name}" for name in robot.joint_names]
-        + [f"self-collision of {one} and {other}" for one, other in apart.links]
-    )
+def name_of(robot: Robot, keys: Sequence[str], corners: int, apart: LinkDistances, number: int) -> str:
+    """Return the name of a limit, by its number in `idyn.tasks.limits`. corners: of the friction polygon"""
+    i, facet = divmod(number, 1 + corners)
+    if i < len(keys):
+        return f"{'friction' if facet else 'normal force'} of contact {keys[i]}"
+    joint, which = divmod(number - len(keys) * (1 + corners), 4)
+    if joint < robot.na:
+        return f"{'torque' if which < 2 else 'motion'} limit of {robot.joint_names[joint]}"
+    one, other = apart.links[number - len(keys) * (1 + corners) - 4 * robot.na]
+    return f"self-collision of {one} and {other}"
 
 
 def joint_bounds(robot: Robot, angles: Array, v: Array, dt: float, limits: TaskLimits) -> tuple[Array, Array]:

@@ -20,8 +20,9 @@ from idyn.prediction.request import Request
 from idyn.prediction.rungs import verified
 from idyn.prediction.solve import workspace_for
 from idyn.solvers.linalg import backward, cholesky, dot, forward
-from idyn.tasks.follow import OPEN, SLIDE, STICK, keeps_limits
-from idyn.tasks.modes import corners_of
+from idyn.tasks.held import OPEN, SLIDE, STICK
+from idyn.tasks.limits import Answer, Limits, count_limits, fill_slacks, of_forces
+from idyn.tasks.nearest import FEASIBLE, LIMITS
 from idyn.tasks.outcomes import TaskPrediction
 from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem, outcomes_of, predicted_value, slides
 from idyn.tasks.stack import MODES, TaskStack
@@ -31,33 +32,16 @@ from idyn.terms.stages import Dynamics
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Selection, State
 
 
-@entry(
-    Dynamics,
-    (Vector, Vector, Vector),
-    (Indices,),
-    written((Indices, Matrix)),
-    (Matrix, Vector, Vector),
-    float,
-    float,
-    bool,
-)
+@entry(Dynamics, (Vector, Vector, Vector), (Indices,), written((Indices, Matrix)), LIMITS)
 def fill_modes(
-    d: Dynamics,
-    answer: tuple[Array, ...],
-    intended: tuple[Array],
-    out: tuple[Array, Array],
-    limits: tuple[Array, ...],
-    margin: float,
-    least: float,
-    unlimited: bool,
+    d: Dynamics, answer: tuple[Array, ...], intended: tuple[Array], out: tuple[Array, Array], given: tuple[Array, ...]
 ) -> bool:
     """Fill the contact modes of a prediction. A contact that is meant to slide keeps this mode while it is closed. Return
     whether the forces and torques of the prediction are within the limits for the intended modes.
 
     answer: (v⁺ (nv), impulses p (3n), τ (na)); intended: tuple of the kinds of the intended modes (n)
     out: (kinds (n), unit directions of sliding along s and t (n, 2), 0 for speeds that count as sticking)
-    limits: (corners of the friction polygon (k, 2), μ (n), largest torques (na)); margin, least: see `TaskLimits`
-    unlimited: whether every μ > 0 counts as ∞
+    given: `Limits` but for their first field
     """
     (v_plus, p, tau), (meant,), (kinds, directions), g = answer, intended, out, d.given
     u, nv = g.model.u, len(g.v)
@@ -85,7 +69,13 @@ def fill_modes(
             kinds[i] = OPEN
         else:
             kinds[i] = SLIDE if meant[i] == SLIDE or (slips and meant[i] == STICK and g.mu[i] > 0.0) else STICK
-    return keeps_limits((p, tau, meant), limits, g.dt, (margin, least), unlimited)
+    limits, within = Limits(meant, *given), Answer(g.v, p / g.dt, tau)
+    slacks = np.empty(count_limits(limits))
+    fill_slacks(d, limits, within, slacks)
+    kept = True
+    for number in range(len(slacks)):
+        kept = kept and not (of_forces(limits, number) and slacks[number] < -FEASIBLE)
+    return kept
 
 
 MOST_PASSES = 3
@@ -95,11 +85,14 @@ SMALL_CHANGE = 1e-9
 
 
 class Pass(NamedTuple):
-    """One pass: solution of the tasks for some contact modes, its prediction, and the contact modes of that (n)."""
+    """One pass: solution of the tasks for some contact modes, and its prediction, with the contact modes of that (n), their
+    directions of sliding (n, 2), and whether its forces and torques are within the limits for the intended modes."""
 
     solution: Solution
     answer: Prediction
     predicted: Array
+    turned: Array
+    within: bool
 
 
 def predict_tasks(
@@ -117,11 +110,10 @@ def predict_tasks(
     """Predict the torques and contact forces that realise tasks over `dt` [s].
 
     1. equations of the tasks; modes of the contacts                             `idyn.tasks.problem`, `.stack`
-    2. motion nearest to the tasks, among those that the modes permit            `idyn.tasks.follow`
-    3. forces of this motion, if the certificate accepts them as the law's       `idyn.prediction.rungs`
-       else `predict` with its joint accelerations, and its forces as preferred ones  `idyn.prediction.predict`
-    4. where a limit binds or the predicted modes differ: the motion and forces nearest to the tasks within the limits, for the
-       predicted modes, and step 3 again; the pass with the smallest errors is used  `idyn.tasks.levels`
+    2. motion and forces nearest to the tasks, among those that modes and limits permit  `.held`, `.levels`, `.nearest`
+    3. these forces, if the certificate accepts them as the law's                `idyn.prediction.rungs`
+       else `predict` with the joint accelerations, and the forces as preferred ones  `idyn.prediction.predict`
+    4. where the predicted modes differ: steps 2 and 3 for these; the pass with the smallest errors is used
     5. outcome of each task                                                      `idyn.tasks.problem`
 
     stack: tasks, limits and contact modes; the other arguments are those of `predict`. The fields `selection`,
@@ -146,7 +138,7 @@ def predict_tasks(
     problem = TaskProblem(robot, kinematics, contacts, stack, law, dynamics)
     request = Request(robot, kinematics, contacts, NOTHING, law, dt, _feasible(options), guess, applied, None)
     candidates, passes = _candidates(problem, stack.kinds_of(contacts, ground.touching), request)
-    solution, answer, predicted = candidates[0] if len(candidates) == 1 else _best(problem, candidates)
+    solution, answer, predicted, _, _ = candidates[0] if len(candidates) == 1 else _best(problem, candidates)
     before = State(q=kinematics.q.copy(), v=kinematics.v.copy())
 
     def again() -> TaskProblem:
@@ -173,39 +165,41 @@ def _candidates(problem: TaskProblem, intended: Array, request: Request) -> tupl
     """Return the passes to choose from, and how many predictions were made: one, if no limit binds and the prediction has the
     intended contact modes; else one for each combination of modes that was tried. request: without a demand"""
     kinds, directions = intended, np.zeros((len(intended), 2))
-    if slides(kinds):
-        directions = problem.sliding(np.zeros(problem.robot.nv))
-    made = 0
     candidates: list[Pass] = []
-    quick = problem.follow(kinds, directions)
-    if quick is not None and quick.within:
-        made, answer = 1, _answer_to(problem, quick, request, verifies=problem.law.holds_still)
-        predicted, turned, within = _modes_of(problem, answer, intended)
-        if within and answer.status.ok and _same(kinds, quick.directions, predicted, turned):
-            return [Pass(quick, answer, predicted)], made
+    if not problem.law.holds_still:  # its forces may be others: without limits of forces first
+        candidates.append(_passed(problem, problem.solve(kinds, directions, limited=False), intended, request))
+        solution, answer, predicted, turned, within = candidates[0]
+        if within and not len(solution.active) and answer.status.ok and _same(kinds, solution.directions, predicted, turned):
+            return candidates, 1
+        candidates.clear()
     seen: list[bytes] = []
-    while len(candidates) < MOST_PASSES - (quick is not None):
+    while len(candidates) < MOST_PASSES:
         seen.append(kinds.tobytes())
-        solution = problem.resolve(kinds, directions)
-        made, answer = made + 1, _answer_to(problem, solution, request)
-        predicted, turned, _ = _modes_of(problem, answer, intended)
-        candidates.append(Pass(solution, answer, predicted))
+        candidates.append(_passed(problem, problem.solve(kinds, directions), intended, request))
+        solution, _, predicted, turned, _ = candidates[-1]
         if predicted.tobytes() in seen and _same(predicted, solution.directions, predicted, turned):
             break
         kinds, directions = predicted, turned
-    return candidates, made
+    return candidates, len(candidates)
 
 
-def _answer_to(problem: TaskProblem, solution: Solution, request: Request, *, verifies: bool = False) -> Prediction:
-    """Return the prediction for a solution. verifies: whether the forces are used if they are certified as they are"""
+def _passed(problem: TaskProblem, solution: Solution, intended: Array, request: Request) -> Pass:
+    """Return the pass of a solution."""
+    answer = _answer_to(problem, solution, request)
+    return Pass(solution, answer, *_modes_of(problem, answer, intended))
+
+
+def _answer_to(problem: TaskProblem, solution: Solution, request: Request) -> Prediction:
+    """Return the prediction for a solution: with its forces if they are certified as the law's, else near them where tasks or
+    limits chose them."""
     q_ddot, force, r = solution.motion[problem.robot.tree.a], solution.force, request
-    if verifies and force is not None:
+    if problem.law.holds_still and not problem.robot.closures.keys:
         answer = verified(msgspec.structs.replace(r, q_ddot=q_ddot), force, solution.choice)
         if answer is not None:
             return answer
-        force = force if problem.pushes else None
+    preferred = _in_world(r.contacts, force) if problem.pushes or len(solution.active) else None
     given: dict[str, Any] = {"law": r.law, "dt": r.dt, "options": r.options, "guess": r.guess, "applied": r.applied}
-    return predict(r.robot, r.state, r.contacts, q_ddot, preferred=_in_world(r.contacts, force), **given)
+    return predict(r.robot, r.state, r.contacts, q_ddot, preferred=preferred, **given)
 
 
 def _same(kinds: Array, directions: Array, other: Array, turned: Array) -> bool:
@@ -218,11 +212,9 @@ def _same(kinds: Array, directions: Array, other: Array, turned: Array) -> bool:
 def _modes_of(problem: TaskProblem, answer: Prediction, intended: Array) -> tuple[Array, Array, bool]:
     """Return the contact modes of a prediction (n), the directions of sliding (n, 2), and whether its forces and torques are
     within the limits for the intended modes. Laws whose contacts creep keep the intended modes."""
-    limits, law, out = problem.stack.limits, problem.law, (np.empty(len(intended), np.int64), np.empty((len(intended), 2)))
-    most = problem.robot.limits.tau_max
-    given = corners_of(law), problem.contacts.mu, most if limits.torque == 1.0 else most * limits.torque
-    bounds = limits.friction_margin, limits.normal_force, law.unlimited_friction
-    within = fill_modes(problem.dynamics, (answer.v_plus, answer.p, answer.tau), (intended,), out, given, *bounds)
+    law, out = problem.law, (np.empty(len(intended), np.int64), np.empty((len(intended), 2)))
+    found = answer.v_plus, answer.p, answer.tau
+    within = fill_modes(problem.dynamics, found, (intended,), out, problem.limits(limited=True))
     return out[0] if law.sticks else intended, out[1], within
 
 
@@ -272,10 +264,8 @@ def _period(dt: float) -> float:
     return dt
 
 
-def _in_world(contacts: ContactSet, force: Array | None) -> Array | None:
+def _in_world(contacts: ContactSet, force: Array) -> Array:
     """Return contact forces in the world (n, 3) from rows S, T, N (3n)."""
-    if force is None:
-        return None
     world = np.empty((len(contacts.mu), 3))
     in_world((force, contacts.tangents, contacts.normals), LARGEST_FORCE, (world,))
     return world

@@ -1,7 +1,5 @@
 """The problem of one tick: equations of the tasks, and its solution for given contact modes.
 
-Two solutions of the same problem: `follow` without limits, by kernels; `resolve` with limits, for ticks in which one binds.
-
 The error of a task that is not met would fall along the gradient Aᵀ W (A x − b). Something prevents this: rows that contacts
 hold, limits that are active, tasks of higher levels, and other tasks of the same level. The gradient is written as a sum over
 their rows; those with a large share are named.
@@ -15,17 +13,25 @@ import numpy as np
 
 from idyn.laws.law import SLIPS, Law
 from idyn.model.robot import Robot
-from idyn.tasks.follow import OPEN, SLIDE, follow
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.frames import TaskKinematics
-from idyn.tasks.held import HeldMotion, Program, held_motion, program_of
-from idyn.tasks.levels import resolve, solved
-from idyn.tasks.modes import ModeRows, corners_of, distance_bounds, joint_bounds, mode_rows, names_of, opposing
+from idyn.tasks.held import OPEN, SLIDE, STICK
+from idyn.tasks.modes import corners_of, distance_bounds, joint_bounds, name_of, opposing, reach_of
 from idyn.tasks.motion import MotionTask, Rows, fill_roots
+from idyn.tasks.nearest import fill_rows_of, solve_tasks
 from idyn.tasks.outcomes import MET, TaskOutcome, near
 from idyn.tasks.stack import TaskStack
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, ContactSet, Kinematics, Prediction
+
+EXTRA = 16
+"""Number of active limits beyond that of the coordinates: those that nothing meets together."""
+
+RELAXED, HINDERS = 1e-8, 1e-6
+"""Violation beyond which a limit is named as one that cannot be met; share of the largest multiplier of its level beyond which
+one counts."""
+
+NO_LIMITS, NONE_HINDERS = np.zeros(0, np.int64), np.zeros((0, 0), np.bool_)
 
 SAME_DIRECTION = float(np.cos(np.radians(2.0)))
 """Sliding directions with a larger cosine count as equal."""
@@ -42,19 +48,18 @@ class Asked(NamedTuple):
 class Solution(NamedTuple):
     """Motion and forces nearest to the tasks for given contact modes.
 
-    motion: v̇ (nv); force: f, rows S, T, N (3n); None: no contact task asks for forces, and no limit was considered
+    motion: v̇ (nv); force: f, rows S, T, N (3n)
     """
 
-    kinds: Array  # of the modes, see `idyn.tasks.follow` (n)
+    kinds: Array  # of the modes, see `idyn.tasks.held` (n)
     directions: Array  # of sliding along s and t, as used (n, 2)
     motion: Array
-    force: Array | None
-    # limits (`idyn.tasks.modes`) that prevent a smaller error of a level (levels, k); None: no limit binds
-    active: Array | None = None
-    relaxed: tuple[str, ...] = ()  # names of limits that were widened
-    # of `TaskProblem.follow`: whether the forces are within their limits, and the dimension of their choice
-    within: bool = True
-    choice: int = 0
+    force: Array
+    active: Array  # numbers of the active limits, see `idyn.tasks.limits` (k)
+    hinders: Array  # whether a limit prevents a smaller error of a level (levels, k)
+    relaxed: tuple[str, ...]  # names of limits that nothing meets together
+    choice: int  # dimension of the choice of forces
+    exact: bool  # whether the levels are strict: not where limits that nearly contradict each other took too many turns
 
 
 class Layout(NamedTuple):
@@ -100,52 +105,55 @@ class TaskProblem:
         self.joint_bounds = joint_bounds(robot, robot.joint_angles(state.q), state.v[robot.tree.a], d.given.dt, stack.limits)
         self.apart = distance_bounds(robot, state, d.given.dt, stack.limits)
 
-    def follow(self, kinds: Array, directions: Array) -> Solution | None:
-        """Return the solution if no limit of the motion binds and all contact tasks are met, else None. Its forces are None
-        unless a contact task or a law that `holds_still` needs them."""
-        dynamics, limits, law = self.dynamics, self.stack.limits, self.law
-        needed = self.pushes or (law.holds_still and not self.robot.closures.keys)
-        motion, force = out = np.empty(self.robot.nv), np.empty(3 * len(kinds) if needed else 0)
-        bounds, unlimited = (limits.friction_margin, limits.normal_force), law.unlimited_friction
-        if not law.holds_still:  # it may have other forces
-            bounds, unlimited = (0.0, -np.inf), True
-        given = (*self.joint_bounds, corners_of(law)), bounds, unlimited
-        friction = self._friction(kinds, directions)
-        within, choice = follow(dynamics, (kinds, friction), self._motion, self._forces, *given, out)
-        if slides(kinds):
-            directions = self.sliding(motion)
-            friction = self._friction(kinds, directions)
-            within, choice = follow(dynamics, (kinds, friction), self._motion, self._forces, *given, out)
-        if choice < 0 or not self.apart.keep(motion):
-            return None
-        if self.pushes:
-            A, wanted, _, _ = self._forces
-            if np.abs(A @ force - wanted).max() > MET * max(1.0, float(np.abs(wanted).max())):
-                return None
-        return Solution(kinds, directions, motion, force if needed else None, within=within, choice=choice)
+    def solve(self, kinds: Array, directions: Array, *, limited: bool = True) -> Solution:
+        """Return the solution within the limits. limited: whether those of forces and torques hold"""
+        if slides(kinds) and not directions.any():
+            directions = self.sliding(np.zeros(self.robot.nv))
+        for _ in range(2 if slides(kinds) else 1):
+            solution = self._solve(kinds, directions, limited)
+            directions = self.sliding(solution.motion)
+        return solution
 
-    def resolve(self, kinds: Array, directions: Array) -> Solution:
-        """Return the solution within the limits."""
-        for _ in range(2):
-            held, rows, program = self.linear(kinds, directions)
-            resolution = resolve(program)
-            motion = held.acceleration.at(resolution.x)
-            if not slides(kinds):
-                break
-            directions = self.sliding(motion)
-        relaxed: tuple[str, ...] = ()
-        if len(resolution.relaxed):
-            names = names_of(self.robot, self.contacts.keys, rows, self.apart)
-            relaxed = tuple(dict.fromkeys(names[row] for row in resolution.relaxed.tolist()))
-        return Solution(kinds, directions, motion, held.force.at(resolution.x), resolution.active, relaxed)
+    def _solve(self, kinds: Array, directions: Array, limited: bool) -> Solution:
+        robot, given, count = self.robot, self.limits(limited=limited), len(kinds)
+        most = robot.na + 3 * count + EXTRA
+        motion, force, numbers = np.empty(robot.nv), np.empty(3 * count), np.empty(most, np.int64)
+        multipliers, missed = np.zeros((len(self.levels), most)), np.empty(most)
+        contact, out = (kinds, self._friction(kinds, directions)), (motion, force, numbers, multipliers, missed)
+        dynamics, mass = self.dynamics, robot.total_mass
+        k, choice, exact = solve_tasks(dynamics, contact, self._motion, self._forces, given, out, mass)
+        if k == 0:
+            return Solution(kinds, directions, motion, force, NO_LIMITS, NONE_HINDERS, (), choice, exact)
+        relaxed = tuple(
+            dict.fromkeys([self.name(number) for number in numbers[:k][missed[:k] < -(RELAXED if exact else 1e-3)].tolist()])
+        )
+        multipliers = multipliers[:, :k]
+        largest = np.abs(multipliers).max(axis=1, initial=0.0, keepdims=True)
+        hinders = np.abs(multipliers) > HINDERS * largest
+        return Solution(kinds, directions, motion, force, numbers[:k].copy(), hinders, relaxed, choice, exact)
 
-    def linear(self, kinds: Array, directions: Array) -> tuple[HeldMotion, ModeRows, Program]:
-        """Return motion and forces as functions of coordinates, the rows of the modes, and the program."""
-        limits, robot = self.stack.limits, self.robot
-        rows = mode_rows(kinds, self._friction(kinds, directions), self.contacts.mu, self.law, limits)
-        held = held_motion(self.dynamics, rows)
-        bounds = *self.joint_bounds, limits.torque * robot.limits.tau_max, self.apart.rows, self.apart.least
-        return held, rows, program_of(self.dynamics, held, rows, (self._motion, self._forces), bounds, robot.total_mass)
+    def limits(self, *, limited: bool) -> tuple[Array, ...]:
+        """Return the fields of `Limits` after the first."""
+        limits, robot, mu, apart = self.stack.limits, self.robot, self.contacts.mu, self.apart
+        if limited:
+            most, least = robot.limits.tau_max, np.array([limits.normal_force])
+            most, reach = most if limits.torque == 1.0 else most * limits.torque, reach_of(self.law, mu, limits)
+        else:
+            most, reach, least = np.full(robot.na, np.inf), np.full(len(mu), np.inf), np.array([-np.inf])
+        return corners_of(self.law), reach, *self.joint_bounds, most, apart.rows, apart.least, least
+
+    def name(self, number: int) -> str:
+        """Return the name of a limit."""
+        return name_of(self.robot, self.contacts.keys, len(corners_of(self.law)), self.apart, number)
+
+    def rows_of(self, solution: Solution, motions: Array, forces: Array) -> tuple[Array, Array]:
+        """Return rows on the coordinates of the levels: of the active limits (k, ·), of rows on v̇ (r, nv) and on f (r, 3n)."""
+        contact = solution.kinds, self._friction(solution.kinds, solution.directions)
+        which, k = (solution.active, motions, forces), len(solution.active)
+        found = np.empty((k + len(motions), self.robot.na + 3 * len(solution.kinds)))
+        given, mass = self.limits(limited=True), self.robot.total_mass
+        size = fill_rows_of(self.dynamics, contact, self._motion, self._forces, given, which, (found,), mass)
+        return found[:k, :size], found[k:, :size]
 
     def sliding(self, motion: Array) -> Array:
         """Return the directions of sliding û_T of a motion v̇ (n, 2)."""
@@ -224,57 +232,77 @@ def predicted_value(asked: Asked, answer: Prediction, v: Array) -> Array:
 
 def _obstacles(problem: TaskProblem, solution: Solution, k: int) -> tuple[str, ...]:
     """Return what prevents task k, by decreasing influence."""
-    held, modes, program = problem.linear(solution.kinds, solution.directions)
-    asked = problem.asked[k]
-    (A, wanted, drift, roots), affine = asked.rows, held.force if asked.of_force else held.acceleration
-    value = solution.force if asked.of_force else solution.motion
+    asked, nv, n3 = problem.asked[k], problem.robot.nv, 3 * len(solution.kinds)
+    (A, wanted, drift, roots), value = asked.rows, solution.force if asked.of_force else solution.motion
     gradient = A.T @ (roots**2 * (A @ value + drift - wanted))
     if np.linalg.norm(gradient) < 1e-9 * np.linalg.norm(wanted):
         return ("its own rows contradict each other",)
     found: list[tuple[float, str]] = []
+    others = [
+        (other, A_k) for i, other in enumerate(problem.asked) if i != k and (A_k := _pull(asked, other, solution)) is not None
+    ]
+    stacked = [
+        (roots[:, None] * A, asked.of_force),
+        (gradient[None], asked.of_force),
+        *((A_k, o.of_force) for o, A_k in others),
+    ]
+    motions = np.vstack([np.zeros((len(rows), nv)) if of_force else rows for rows, of_force in stacked])
+    forces = np.vstack([rows if of_force else np.zeros((len(rows), n3)) for rows, of_force in stacked])
+    limits, coordinates = problem.rows_of(solution, motions, forces)
     # the error that is left if only contacts and dynamics restrict the task, with its gradient
-    weighted, target = roots[:, None] * (A @ affine.slope), roots * (wanted - drift - A @ affine.offset)
-    rest = weighted @ solved(weighted, target, float(np.abs(A).max())) - target
+    weighted, target = coordinates[: len(A)], roots * (wanted - drift - A @ value)
+    reached = _span(weighted, float(np.abs(roots[:, None] * A).max()))
+    rest = reached @ (reached.T @ target) - target
     if np.linalg.norm(rest) > MET * max(1.0, float(np.linalg.norm(wanted))):
-        fixed = _fixed(problem, solution, held.rows, modes.held)
+        fixed = _fixed(problem, solution)
         found += [(1.0, "the contacts do not transmit this force")] if asked.of_force else _shares(fixed, A.T @ (roots * rest))
-    free = affine.slope.T @ gradient
+    free = coordinates[len(A)]
     if np.linalg.norm(free) > 1e-7 * np.linalg.norm(A) * np.linalg.norm(gradient):
-        names = names_of(problem.robot, problem.contacts.keys, modes, problem.apart)
-        level = problem.levels.index(asked.task.level)
-        active = [] if solution.active is None else np.nonzero(solution.active[: level + 1])[1].tolist()
-        limits = [(names[row], program.G[row : row + 1]) for row in active]
-        found += _shares([*limits, *_other_tasks(problem, solution, held, k)], free)
+        level, start, groups = problem.levels.index(asked.task.level), len(A) + 1, []
+        for i in np.flatnonzero(solution.hinders[: level + 1].any(axis=0)).tolist():
+            groups.append((problem.name(int(solution.active[i])), limits[i : i + 1]))
+        for other, rows in others:
+            groups.append((f"task {other.task.label()}", coordinates[start : start + len(rows)]))
+            start += len(rows)
+        found += _shares(groups, free)
     largest = max((share for share, _ in found), default=0.0)
     named = sorted(((share, name) for share, name in found if share > SHARE * largest), reverse=True)
     return tuple(dict.fromkeys(name for _, name in named)) or ("its own rows contradict each other",)
 
 
-def _other_tasks(problem: TaskProblem, solution: Solution, held: HeldMotion, k: int) -> Groups:
-    """Return rows on the coordinates: of tasks of higher levels; gradients of tasks of the same level."""
-    groups, level = [], problem.asked[k].task.level
-    for i, other in enumerate(problem.asked):
-        if i == k or other.task.level > level:
-            continue
-        affine, value = (held.force, solution.force) if other.of_force else (held.acceleration, solution.motion)
-        rows = other.rows.A @ affine.slope
-        if other.task.level == level:
-            error = other.rows.A @ value + other.rows.drift - other.rows.asked
-            rows = (rows.T @ (other.rows.roots**2 * error))[None]
-        groups.append((f"task {other.task.label()}", rows))
-    return groups
+def _span(A: Array, scale: float) -> Array:
+    """Return an orthonormal basis of the columns of A, as columns. scale: size of entries of A that are not zero"""
+    columns, values, _ = np.linalg.svd(A, full_matrices=False)
+    return columns[:, values > 1e-9 * scale]
 
 
-def _fixed(problem: TaskProblem, solution: Solution, rows: Array, held: Array) -> Groups:
+def _pull(asked: Asked, other: Asked, solution: Solution) -> Array | None:
+    """Return the rows of a task of a higher level, or the gradient of one of the same level; None for one of a lower level."""
+    if other.task.level > asked.task.level:
+        return None
+    A, wanted, drift, roots = other.rows
+    if other.task.level < asked.task.level:
+        return A
+    value = solution.force if other.of_force else solution.motion
+    return (A.T @ (roots**2 * (A @ value + drift - wanted)))[None]
+
+
+def _fixed(problem: TaskProblem, solution: Solution) -> Groups:
     """Return rows on v̇ that cannot change: held contacts, closures, dynamics of unactuated joints."""
-    groups = []
+    groups, own, u = list[tuple[str, Array]](), problem.dynamics.own, problem.robot.tree.u
+    pushes = [own["G"][:, u]]
     for i, key in enumerate(problem.contacts.keys):
-        of = np.flatnonzero(held // 3 == i)
-        if solution.kinds[i] != OPEN:
-            groups.append((f"contact {key} ({'slides' if solution.kinds[i] == SLIDE else 'sticks'})", rows[of]))
-    m, k = len(held), 3 * len(problem.robot.closures.keys)
-    groups.append(("closed chains", rows[m : m + k]))
-    groups.append(("no contact force acts on the base this way", rows[m + k :]))
+        rows, kind = own["J"][3 * i : 3 * i + 3], solution.kinds[i]
+        if kind == OPEN:
+            continue
+        sticks = kind == STICK and problem.contacts.mu[i] > 0.0
+        along = problem._friction(solution.kinds, solution.directions)[i]
+        pushes.append(rows[:, u] if sticks else (np.array([*along, 1.0]) @ rows[:, u])[None])
+        groups.append((f"contact {key} ({'slides' if kind == SLIDE else 'sticks'})", rows if sticks else rows[2:]))
+    groups.append(("closed chains", own["G"]))
+    _, values, spans = np.linalg.svd(np.vstack(pushes))
+    rank = int((values > 1e-9 * values.max(initial=0.0)).sum())
+    groups.append(("no contact force acts on the base this way", spans[rank:] @ problem.dynamics.given.own["M"][u]))
     return groups
 
 

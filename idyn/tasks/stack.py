@@ -7,8 +7,8 @@ import numpy as np
 
 from idyn.errors import InputError, nearest
 from idyn.model.collisions import SelfCollision
-from idyn.tasks.follow import OPEN, SLIDE, STICK
 from idyn.tasks.forces import ContactTask
+from idyn.tasks.held import OPEN, SLIDE, STICK
 from idyn.tasks.motion import MotionTask
 from idyn.types import Array, ContactSet, Record
 

@@ -1,0 +1,226 @@
+"""Limits of one tick: their numbers, their values at a motion with its forces, and their rows on the coordinates of the levels.
+
+Limits are numbered: of each contact the least normal force, then the facets of its friction polygon; of each joint the largest
+torque, the least one, the least and the largest acceleration; then the least distances between links. The slack of a limit is
+how far the motion keeps off it, negative beyond it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.library.kernels import compiled
+from idyn.solvers.linalg import axpy, copy, dot, fill
+from idyn.solvers.rows import reflect, unreflect
+from idyn.tasks.held import OPEN, STICK, Closing, Held, fill_factors, fill_forces, solve_base
+from idyn.tasks.levels import Levels
+from idyn.terms.stages import Dynamics
+from idyn.types import Array
+
+
+class Limits(NamedTuple):
+    """Limits of one tick."""
+
+    kinds: Array  # of the contact modes (n)
+    corners: Array  # of the friction polygon (·, 2)
+    reach: Array  # friction coefficients that may be used (n)
+    slowest: Array  # least, largest accelerations of the joints, largest torques (na)
+    fastest: Array
+    most: Array
+    apart: Array  # rows on v̇ of distances between links, and their least values: see `idyn.tasks.modes.LinkDistances`
+    nearest: Array
+    least: Array  # least normal force, in one element
+
+
+class Answer(NamedTuple):
+    """A motion with its forces and torques: v̇ (nv), f (3n), τ (na)."""
+
+    motion: Array
+    force: Array
+    torque: Array
+
+
+@compiled
+def count_limits(limits: Limits) -> int:
+    """Return the number of limits."""
+    return len(limits.kinds) * (1 + len(limits.corners)) + 4 * len(limits.most) + len(limits.nearest)
+
+
+@compiled
+def of_forces(limits: Limits, number: int) -> bool:
+    """Return whether a limit is one of contact forces or torques."""
+    number -= len(limits.kinds) * (1 + len(limits.corners))
+    return number < 0 or (number < 4 * len(limits.most) and number % 4 < 2)
+
+
+@compiled
+def fill_slacks(d: Dynamics, limits: Limits, answer: Answer, out: Array) -> None:
+    """Fill the slack of each limit in units of `limit_size`; ∞ where the modes set none."""
+    corners, a, number, least = limits.corners, d.given.model.a, 0, limits.least[0]
+    for i in range(len(limits.kinds)):
+        s, t, normal, reach = answer.force[3 * i], answer.force[3 * i + 1], answer.force[3 * i + 2], limits.reach[i]
+        out[number] = np.inf if limits.kinds[i] == OPEN else (normal - least) / max(1.0, least)
+        limited = limits.kinds[i] == STICK and 0.0 < reach < np.inf
+        for c in range(len(corners)):
+            x, y, z = _facet(corners, c)
+            out[number + 1 + c] = reach * z * normal - x * s - y * t if limited else np.inf
+        number += 1 + len(corners)
+    for k in range(len(limits.most)):
+        most, slowest, fastest, moved = limits.most[k], limits.slowest[k], limits.fastest[k], answer.motion[a[k]]
+        unit = max(1.0, most)
+        out[number] = (most - answer.torque[k]) / unit if most < np.inf else np.inf
+        out[number + 1] = (most + answer.torque[k]) / unit if most < np.inf else np.inf
+        out[number + 2] = (moved - slowest) / max(1.0, abs(slowest))
+        out[number + 3] = (fastest - moved) / max(1.0, abs(fastest))
+        number += 4
+    for k in range(len(limits.nearest)):
+        out[number + k] = (dot(limits.apart[k], answer.motion) - limits.nearest[k]) / max(1.0, abs(limits.nearest[k]))
+
+
+@compiled
+def _facet(corners: Array, c: int) -> tuple[float, float, float]:
+    """Return x, y, z of facet c of a friction polygon, x f_S + y f_T ≤ μ z f_N: between corners d and d′ that is
+    (d + d′) · f_T ≤ μ (d + d′) · d f_N."""
+    e, f = corners[c], corners[c + 1 if c + 1 < len(corners) else 0]
+    x, y = e[0] + f[0], e[1] + f[1]
+    return x, y, x * e[0] + y * e[1]
+
+
+@compiled
+def limit_size(limits: Limits, number: int) -> float:
+    """Return the unit of a slack."""
+    per, na = 1 + len(limits.corners), len(limits.most)
+    if number < len(limits.kinds) * per:
+        return max(1.0, limits.least[0]) if number % per == 0 else 1.0
+    number -= len(limits.kinds) * per
+    if number < 4 * na:
+        k, which = number // 4, number % 4
+        return max(1.0, limits.most[k] if which < 2 else abs(limits.slowest[k] if which == 2 else limits.fastest[k]))
+    return max(1.0, abs(limits.nearest[number - 4 * na]))
+
+
+@compiled
+def fill_limit(d: Dynamics, limits: Limits, closed: Closing, number: int, rows: tuple[Array, Array]) -> None:
+    """Fill the rows of a slack, times its unit, on v̇ (nv) and on f (3n)."""
+    (by_motion, by_force), per, na, a = rows, 1 + len(limits.corners), len(limits.most), d.given.model.a
+    fill(by_motion, 0.0)
+    fill(by_force, 0.0)
+    if number < len(limits.kinds) * per:
+        i, c = number // per, number % per - 1
+        if c < 0:
+            by_force[3 * i + 2] = 1.0
+            return
+        x, y, z = _facet(limits.corners, c)
+        by_force[3 * i], by_force[3 * i + 1], by_force[3 * i + 2] = -x, -y, limits.reach[i] * z
+        return
+    number -= len(limits.kinds) * per
+    if number >= 4 * na:
+        copy(limits.apart[number - 4 * na], by_motion)
+    elif number % 4 >= 2:
+        by_motion[a[number // 4]] = 1.0 if number % 4 == 2 else -1.0
+    else:
+        _fill_torque_row(d, closed, number // 4, -1.0 if number % 4 == 0 else 1.0, rows)
+
+
+@compiled
+def _fill_torque_row(d: Dynamics, closed: Closing, k: int, sign: float, rows: tuple[Array, Array]) -> None:
+    """Fill the rows of ± τ_k on v̇_a and on f: of M_au v̇_u + M_aa v̇_a + h_a − J_aᵀ f − G_aᵀ λ with v̇_u and λ from the unactuated
+    rows and the closures."""
+    (by_motion, by_force), g = rows, d.given
+    u, a, joint = g.model.u, g.model.a, g.model.a[k]
+    # weights of J_uᵀ f − h_u − M_ua v̇_a, and of the closures
+    omega, gamma = np.empty(len(u)), np.zeros(len(d.G))
+    for i in range(len(u)):
+        omega[i] = g.M[u[i], joint]
+    solve_base(closed.L, omega)
+    for c in range(len(d.G)):
+        s = d.G[c, joint]
+        for i in range(len(u)):
+            s -= d.G[c, u[i]] * omega[i]
+        axpy(s, closed.inverse[c], gamma)
+    for c in range(len(d.G)):
+        axpy(gamma[c], closed.moved[c], omega)
+    for j in range(len(a)):
+        s = g.M[joint, a[j]]
+        for i in range(len(u)):
+            s -= omega[i] * g.M[u[i], a[j]]
+        for c in range(len(d.G)):
+            s += gamma[c] * d.G[c, a[j]]
+        by_motion[a[j]] = sign * s
+    for row in range(len(d.J)):
+        s = -d.J[row, joint]
+        for i in range(len(u)):
+            s += d.J[row, u[i]] * omega[i]
+        by_force[row] = sign * s
+
+
+@compiled
+def fill_coordinates(d: Dynamics, held: Held, levels: Levels, rows: tuple[Array, Array], out: Array) -> None:
+    """Fill the row on the coordinates c (D) of a row on v̇ (nv) and f (3n)."""
+    (by_motion, row), g, nu = rows, d.given, len(held.base)
+    u, a, (kept, rank, rank_i) = g.model.u, g.model.a, levels.counts
+    na, line, push = len(a), np.empty(len(a)), np.empty(nu)
+    for j in range(na):
+        line[j] = by_motion[a[j]]
+    for i in range(nu):
+        if by_motion[u[i]] != 0.0:
+            axpy(-by_motion[u[i]], held.base[i, :na], line)
+    for j in range(na):
+        line[j] *= levels.stretch[j]
+    reflect(levels.H, rank, line)
+    copy(line[kept:], out[: na - kept])
+    inner = out[na - kept :]
+    fill_factors(held, row, push, inner)
+    reflect(levels.H_i, rank_i, inner)
+    for i in range(nu):
+        axpy(push[i], levels.pushes[i, : na - kept], out[: na - kept])
+
+
+@compiled
+def fill_answer(d: Dynamics, held: Held, levels: Levels, closed: Closing, c: Array, answer: Answer) -> None:
+    """Fill motion, forces and torques at coordinates c (D)."""
+    g, nu, (kept, rank, rank_i), D = d.given, len(held.base), levels.counts, len(c)
+    u, a, na, motion = g.model.u, g.model.a, len(g.model.a), answer.motion
+    y, inner, load = np.empty(na), c[na - kept :].copy(), np.empty(nu)
+    copy(levels.fixed, y[:kept])
+    copy(c[: na - kept], y[kept:])
+    unreflect(levels.H, rank, y)
+    for j in range(na):
+        y[j] = levels.middle[j] + levels.stretch[j] * y[j]
+        motion[a[j]] = y[j]
+    for i in range(nu):
+        motion[u[i]] = held.base[i, na] - dot(held.base[i, :na], y)
+        load[i] = levels.pushes[i, D] + dot(levels.pushes[i, : na - kept], c[: na - kept])
+    unreflect(levels.H_i, rank_i, inner)
+    fill_forces(held, load, inner, answer.force)
+    _fill_torque(d, closed, y, answer)
+
+
+@compiled
+def _fill_torque(d: Dynamics, closed: Closing, motion: Array, answer: Answer) -> None:
+    """Fill τ = M_au v̇_u + M_aa v̇_a + h_a − J_aᵀ f − G_aᵀ λ, with v̇_u and λ from the unactuated rows and the closures. motion:
+    v̇_a"""
+    g, nv = d.given, len(d.given.v)
+    u, a = g.model.u, g.model.a
+    push, moved, closes = np.empty(nv), np.zeros(nv), np.zeros(len(d.G))
+    for j in range(nv):
+        push[j] = -g.h[j]
+    for row in range(len(d.J)):
+        if answer.force[row] != 0.0:
+            axpy(answer.force[row], d.J[row], push)
+    for j in range(len(a)):
+        moved[a[j]] = motion[j]
+    free = np.empty(len(u))
+    for i in range(len(u)):
+        free[i] = push[u[i]] - dot(g.M[u[i]], moved)
+    solve_base(closed.L, free)
+    for i in range(len(u)):
+        moved[u[i]] = free[i]
+    for c in range(len(d.G)):
+        axpy(closed.asked[c] - dot(d.G[c], moved), closed.inverse[c], closes)
+    for c in range(len(d.G)):
+        axpy(closes[c], d.G[c], push)
+        for i in range(len(u)):
+            moved[u[i]] += closes[c] * closed.moved[c, i]
+    for k in range(len(a)):
+        answer.torque[k] = dot(g.M[a[k]], moved) - push[a[k]]
