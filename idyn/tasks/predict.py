@@ -184,22 +184,17 @@ def _candidates(problem: TaskProblem, intended: Array, request: Request) -> tupl
 
 
 def _passed(problem: TaskProblem, solution: Solution, intended: Array, request: Request) -> Pass:
-    """Return the pass of a solution."""
-    answer = _answer_to(problem, solution, request)
-    return Pass(solution, answer, *_modes_of(problem, answer, intended))
-
-
-def _answer_to(problem: TaskProblem, solution: Solution, request: Request) -> Prediction:
-    """Return the prediction for a solution: with its forces if they are certified as the law's, else near them where tasks or
-    limits chose them."""
+    """Return the pass of a solution: with its forces if they are certified as the law's, else with forces near them where tasks
+    or limits chose them."""
     q_ddot, force, r = solution.motion[problem.robot.tree.a], solution.force, request
     if problem.law.holds_still and not problem.robot.closures.keys:
         answer = verified(msgspec.structs.replace(r, q_ddot=q_ddot), force, solution.choice)
-        if answer is not None:
-            return answer
+        if answer is not None:  # all held rows rest, so that the modes are those of the solution
+            return Pass(solution, answer, solution.kinds, solution.directions, True)
     preferred = _in_world(r.contacts, force) if problem.pushes or len(solution.active) else None
     given: dict[str, Any] = {"law": r.law, "dt": r.dt, "options": r.options, "guess": r.guess, "applied": r.applied}
-    return predict(r.robot, r.state, r.contacts, q_ddot, preferred=preferred, **given)
+    answer = predict(r.robot, r.state, r.contacts, q_ddot, preferred=preferred, **given)
+    return Pass(solution, answer, *_modes_of(problem, answer, intended))
 
 
 def _same(kinds: Array, directions: Array, other: Array, turned: Array) -> bool:

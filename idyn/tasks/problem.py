@@ -27,7 +27,7 @@ from idyn.types import Array, ContactSet, Kinematics, Prediction
 EXTRA = 16
 """Number of active limits beyond that of the coordinates: those that nothing meets together."""
 
-RELAXED, HINDERS = 1e-8, 1e-6
+RELAXED, HINDERS = 1e-6, 1e-6
 """Violation beyond which a limit is named as one that cannot be met; share of the largest multiplier of its level beyond which
 one counts."""
 
@@ -107,12 +107,12 @@ class TaskProblem:
 
     def solve(self, kinds: Array, directions: Array, *, limited: bool = True) -> Solution:
         """Return the solution within the limits. limited: whether those of forces and torques hold"""
-        if slides(kinds) and not directions.any():
+        if not slides(kinds):
+            return self._solve(kinds, directions, limited)
+        if not directions.any():
             directions = self.sliding(np.zeros(self.robot.nv))
-        for _ in range(2 if slides(kinds) else 1):
-            solution = self._solve(kinds, directions, limited)
-            directions = self.sliding(solution.motion)
-        return solution
+        first = self._solve(kinds, directions, limited)
+        return self._solve(kinds, self.sliding(first.motion), limited)
 
     def _solve(self, kinds: Array, directions: Array, limited: bool) -> Solution:
         robot, given, count = self.robot, self.limits(limited=limited), len(kinds)

@@ -1,0 +1,248 @@
+"""The smallest errors within the limits: level by level, the least ‖e_l‖ with N e ≥ c.
+
+Dual active set [Goldfarb & Idnani 1983] with strict levels. The active rows are kept as a staircase: each is orthogonalised,
+from the lowest level up, against the rows before it that ended there, and ends at the first level where a part of its own
+remains; below it the row is zero. So a limit disturbs the lowest level that can give way. B = C N are the rows of the
+staircase, of unit length in their level:
+
+    e_l = Σ β_k B_kl,   β_k = C_k c − B_k,above · e_above      λ^l = Σ β_k C_k      over the rows k that end at level l
+
+A limit is active if its first multiplier, from the highest level down, is positive. Above all levels stands one of slacks, one
+for each row: limits that nothing meets together give way there by the least sum of squares.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from idyn.library.kernels import compiled
+from idyn.solvers.linalg import axpy, dot, fill
+from idyn.types import Array
+
+INDEPENDENT = 1e-7
+"""Share of its part in a level below which what remains of a row is rounding."""
+
+SOFT, STEP = 1e-4, 10.0
+"""Where the turns do not suffice, as limits nearly contradict each other, all levels are one: cost of the first one's errors
+relative to that of slacks, and the ratio of the units of neighbouring levels."""
+
+ROUNDING = 1e-12
+"""Share of its terms below which a sum is zero."""
+
+DEPENDENT = 1e-10
+"""Share of a row below which another one does not contain it."""
+
+
+class Active(NamedTuple):
+    """Active limits: Q rows at most, the first `size[0]` in use."""
+
+    soft: Array  # 0; or `SOFT` where all levels are one, in one element
+    stretch: Array  # units of the errors (D)
+    ends: Array  # of the errors of each level (T)
+    numbers: Array  # of the limits (Q)
+    size: Array  # number of rows in use, one element
+    N: Array  # rows on the errors, of unit length on the coordinates (Q, D)
+    sizes: Array  # squared lengths of the terms of N in each level, before they cancel (Q, T)
+    c: Array  # (Q)
+    B: Array  # staircase (Q, D)
+    C: Array  # (Q, Q)
+    level: Array  # where a row ends, −1: slacks (Q)
+    beta: Array  # β (Q)
+    e: Array  # errors (D)
+    missed: Array  # slacks (Q)
+    multipliers: Array  # of the slacks and of each level (1 + T, Q)
+
+
+@compiled
+def join(s: Active, q: int) -> float:
+    """Orthogonalise row q against those before it and set where it ends. Return the squared length of its part there."""
+    b, coefficients, first = s.B[q], s.C[q], 0
+    for i in range(len(b)):
+        b[i] = s.N[q, i]
+    fill(coefficients, 0.0)
+    coefficients[q] = 1.0
+    for level in range(len(s.ends) - 1, -1, -1):
+        first, last = s.ends[level - 1] if level > 0 else 0, s.ends[level]
+        before = max(dot(b[first:last], b[first:last]), s.sizes[q, level])
+        for _ in range(2):
+            for k in range(q):
+                if s.level[k] == level:
+                    part = dot(b[first:last], s.B[k, first:last]) + s.soft[0] * dot(coefficients, s.C[k])
+                    axpy(-part, s.B[k, :last], b[:last])
+                    axpy(-part, s.C[k, : k + 1], coefficients[: k + 1])
+        square = dot(b[first:last], b[first:last]) + s.soft[0] * dot(coefficients, coefficients)
+        if square > INDEPENDENT * INDEPENDENT * before:
+            _scale_row(s, q, level, square)
+            return square
+        fill(b[first:last], 0.0)
+    for _ in range(2):
+        for k in range(q):
+            if s.level[k] < 0:
+                axpy(-dot(coefficients, s.C[k]), s.C[k, : k + 1], coefficients[: k + 1])
+    square = dot(coefficients, coefficients)
+    _scale_row(s, q, -1, square)
+    return square
+
+
+@compiled
+def _scale_row(s: Active, q: int, level: int, square: float) -> None:
+    length = np.sqrt(square)
+    for i in range(s.B.shape[1]):
+        s.B[q, i] /= length
+    for k in range(q + 1):
+        s.C[q, k] /= length
+    s.level[q] = level
+
+
+@compiled
+def _settle(s: Active) -> None:
+    """Fill errors, slacks and multipliers of the active rows as equations."""
+    q = s.size[0]
+    fill(s.e, 0.0)
+    fill(s.missed, 0.0)
+    for level in range(-1, len(s.ends)):
+        first, last = s.ends[level - 1] if level > 0 else 0, s.ends[level] if level >= 0 else 0
+        found = s.multipliers[level + 1]
+        fill(found, 0.0)
+        for k in range(q):
+            if s.level[k] != level:
+                continue
+            value, size = -dot(s.B[k, :first], s.e[:first]), 0.0
+            for i in range(first):
+                size += abs(s.B[k, i] * s.e[i])
+            for j in range(k + 1):
+                value += s.C[k, j] * (s.c[j] - (s.missed[j] if level >= 0 else 0.0))
+                size += abs(s.C[k, j] * s.c[j])
+            s.beta[k] = value if abs(value) > ROUNDING * size else 0.0
+            axpy(s.beta[k], s.C[k, : k + 1], found[: k + 1])
+        for k in range(q):
+            if s.level[k] == level and level >= 0:
+                axpy(s.beta[k], s.B[k, first:last], s.e[first:last])
+            elif s.level[k] == level:
+                axpy(s.beta[k], s.C[k, : k + 1], s.missed[: k + 1])
+    for k in range(q if s.soft[0] > 0.0 else 0):
+        axpy(s.soft[0] * s.beta[k], s.C[k, : k + 1], s.missed[: k + 1])
+
+
+@compiled
+def _leave(s: Active, k: int) -> None:
+    """Remove row k."""
+    q = s.size[0] - 1
+    for row in range(k, q):
+        s.numbers[row], s.c[row] = s.numbers[row + 1], s.c[row + 1]
+        for i in range(s.N.shape[1]):
+            s.N[row, i] = s.N[row + 1, i]
+        for level in range(len(s.ends)):
+            s.sizes[row, level] = s.sizes[row + 1, level]
+    s.size[0] = q
+    for row in range(k, q):
+        join(s, row)
+
+
+@compiled
+def restore(s: Active) -> int:
+    """Remove rows whose first multiplier is negative, and settle. Return how many left."""
+    left = 0
+    while True:
+        _settle(s)
+        worst = -1
+        for level in range(len(s.multipliers)):
+            least, largest = 0.0, 0.0
+            for k in range(s.size[0]):
+                largest = max(largest, abs(s.multipliers[level, k]))
+            for k in range(s.size[0]):
+                value = s.multipliers[level, k]
+                if value < min(least, -ROUNDING * largest) and _is_first(s, level, k):
+                    worst, least = k, value
+            if worst >= 0:
+                break
+        if worst < 0:
+            return left
+        _leave(s, worst)
+        left += 1
+
+
+@compiled
+def _is_first(s: Active, level: int, k: int) -> bool:
+    """Return whether the multipliers of row k are zero above a level."""
+    for above in range(level):
+        largest = 0.0
+        for j in range(s.size[0]):
+            largest = max(largest, abs(s.multipliers[above, j]))
+        if abs(s.multipliers[above, k]) > ROUNDING * largest:
+            return False
+    return True
+
+
+@compiled
+def admit(s: Active, violation: float) -> int:
+    """Let row `size` join; rows whose multiplier would fall below zero first leave before. violation: c − N e. Return how many
+    left."""
+    left = 0
+    while True:
+        q = s.size[0]
+        square = join(s, q)
+        level, length, blocking = s.level[q], np.sqrt(square), -1
+        for k in range(q):
+            if (
+                -s.C[q, k] * length > DEPENDENT
+                and _is_first(s, level + 1, k)
+                and (blocking < 0 or _sooner(s, level + 1, k, blocking))
+            ):
+                blocking = k
+        ratio = max(s.multipliers[level + 1, blocking], 0.0) / (-s.C[q, blocking] * length) if blocking >= 0 else np.inf
+        if ratio * square >= violation:
+            s.size[0] = q + 1
+            return left
+        violation -= ratio * square
+        for k in range(q):
+            s.multipliers[level + 1, k] += ratio * s.C[q, k] * length
+        for row in range(len(s.multipliers)):
+            for k in range(blocking, q - 1):
+                s.multipliers[row, k] = s.multipliers[row, k + 1]
+        # the new row moves down with those behind the one that leaves
+        s.size[0] = q + 1
+        _leave(s, blocking)
+        s.size[0] = q - 1
+        left += 1
+
+
+@compiled
+def _sooner(s: Active, first: int, k: int, other: int) -> bool:
+    """Return whether the multipliers of row k reach zero before those of another one: compared from row `first` on, as the new
+    row joins."""
+    q = s.size[0]
+    for row in range(first, len(s.multipliers)):
+        one, two = s.multipliers[row, k] / -s.C[q, k], s.multipliers[row, other] / -s.C[q, other]
+        if abs(one - two) > ROUNDING * max(abs(one), abs(two)):
+            return one < two
+    return False
+
+
+@compiled
+def no_rows(D: int, ends: Array, most: int, soft: float) -> Active:
+    """Return memory for active limits. most: Q; soft: 0, or `SOFT`, for which all levels become one"""
+    stretch = np.ones(D)
+    if soft > 0.0:
+        for j in range(D):
+            for end in ends[:-1]:
+                stretch[j] *= STEP if j >= end else 1.0
+        ends = np.array([D])
+    T = len(ends)
+    return Active(
+        np.array([soft]),
+        stretch,
+        ends,
+        np.empty(most, np.int64),
+        np.zeros(1, np.int64),
+        np.empty((most, D)),
+        np.empty((most, T)),
+        np.empty(most),
+        np.empty((most, D)),
+        np.zeros((most, most)),
+        np.empty(most, np.int64),
+        np.empty(most),
+        np.zeros(D),
+        np.zeros(most),
+        np.zeros((1 + T, most)),
+    )
