@@ -96,32 +96,48 @@ def _scale_row(s: Active, q: int, level: int, square: float) -> None:
 
 @compiled
 def _settle(s: Active) -> None:
-    """Fill errors, slacks and multipliers of the active rows as equations."""
-    q = s.size[0]
+    """Fill errors, slacks and multipliers of the active rows as equations; once more for what rounding left of these."""
+    q, rest = s.size[0], s.c.copy()
     fill(s.e, 0.0)
     fill(s.missed, 0.0)
+    for level in range(len(s.multipliers)):
+        fill(s.multipliers[level], 0.0)
+    for _ in range(2):
+        _correct(s, rest)
+        left, largest = 0.0, 0.0
+        for k in range(q):
+            rest[k] = s.c[k] - dot(s.N[k], s.e) - s.missed[k]
+            left, largest = max(left, abs(rest[k])), max(largest, abs(s.c[k]))
+        if left <= ROUNDING * largest:
+            break
+
+
+@compiled
+def _correct(s: Active, rest: Array) -> None:
+    """Add to errors, slacks and multipliers what the rest of the equations asks for. rest: c − N e − slacks (Q)"""
+    q, e, missed = s.size[0], np.zeros(len(s.e)), np.zeros(len(s.missed))
     for level in range(-1, len(s.ends)):
         first, last = s.ends[level - 1] if level > 0 else 0, s.ends[level] if level >= 0 else 0
-        found = s.multipliers[level + 1]
-        fill(found, 0.0)
         for k in range(q):
             if s.level[k] != level:
                 continue
-            value, size = -dot(s.B[k, :first], s.e[:first]), 0.0
+            value, size = -dot(s.B[k, :first], e[:first]), 0.0
             for i in range(first):
-                size += abs(s.B[k, i] * s.e[i])
+                size += abs(s.B[k, i] * e[i])
             for j in range(k + 1):
-                value += s.C[k, j] * (s.c[j] - (s.missed[j] if level >= 0 else 0.0))
-                size += abs(s.C[k, j] * s.c[j])
+                value += s.C[k, j] * (rest[j] - (missed[j] if level >= 0 else 0.0))
+                size += abs(s.C[k, j] * rest[j])
             s.beta[k] = value if abs(value) > ROUNDING * size else 0.0
-            axpy(s.beta[k], s.C[k, : k + 1], found[: k + 1])
+            axpy(s.beta[k], s.C[k, : k + 1], s.multipliers[level + 1, : k + 1])
         for k in range(q):
             if s.level[k] == level and level >= 0:
-                axpy(s.beta[k], s.B[k, first:last], s.e[first:last])
+                axpy(s.beta[k], s.B[k, first:last], e[first:last])
             elif s.level[k] == level:
-                axpy(s.beta[k], s.C[k, : k + 1], s.missed[: k + 1])
+                axpy(s.beta[k], s.C[k, : k + 1], missed[: k + 1])
     for k in range(q if s.soft[0] > 0.0 else 0):
-        axpy(s.soft[0] * s.beta[k], s.C[k, : k + 1], s.missed[: k + 1])
+        axpy(s.soft[0] * s.beta[k], s.C[k, : k + 1], missed[: k + 1])
+    axpy(1.0, e, s.e)
+    axpy(1.0, missed, s.missed)
 
 
 @compiled
