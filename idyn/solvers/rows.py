@@ -1,6 +1,6 @@
-"""Orthogonal reduction of rows by Householder reflections from the right, A = L Q, the longest remaining row first, and
-lexicographic least squares, for kernels. Q is stored as reflectors: unit vectors h with x → x − 2 h (hᵀ x). Matrices are
-passed transposed, (columns, rows): the inner loops then run over rows and are vectorised."""
+"""Orthogonal reduction of rows by Householder reflections from the right, A = L Q, the longest remaining row first, for
+kernels. Q is stored as reflectors: unit vectors h with x → x − 2 h (hᵀ x). Matrices are passed transposed, (columns, rows): the
+inner loops then run over rows and are vectorised."""
 
 import numpy as np
 
@@ -101,31 +101,6 @@ def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int,
             for i in range(left):
                 a[i] -= factor * s[i]
                 lengths[i] += a[i] * a[i]
-    return rank
-
-
-@compiled
-def lexicographic(A: Array, b: Array, ends: Array, x: Array, H: Array) -> int:
-    """Fill x with the lexicographic least-squares solution of A x = b, of least norm. A, b are overwritten. Return the rank.
-
-    A: transposed (columns, rows); ends: end of the rows of each level, in order of priority; H: buffer (columns, columns)
-    """
-    columns, rank, first, z = len(x), 0, 0, stack_array(len(x))
-    fill(z, 0.0)
-    for level in range(len(ends)):
-        last, start = ends[level], rank
-        if rank == columns:
-            break
-        for j in range(rank):
-            a, fixed = A[j], z[j]
-            for i in range(first, last):
-                b[i] -= a[i] * fixed
-        rank = reduce_rows(A, b, (first, last), H, start, 0.0)
-        _solve_level(A, b, (first, last), (start, rank), z)
-        first = last
-    for j in range(columns):
-        x[j] = z[j]
-    unreflect(H, rank, x)
     return rank
 
 

@@ -112,8 +112,11 @@ def fill_factors(held: Held, row: Array, push: Array, inner: Array) -> float:
     """Fill the factors of a row on f (3n): of the unactuated rows (nu) and of i (m − r). Return its length on ζ."""
     (m, _), r = held.P.shape, len(held.order)
     at = np.empty(m)
-    for c in range(m):
-        at[c] = dot(held.columns[c], row)
+    fill(at, 0.0)
+    for i in range(len(row)):
+        if row[i] != 0.0:
+            for c in range(m):
+                at[c] += row[i] * held.columns[c, i]
     length = np.sqrt(dot(at, at))
     reflect(held.Q, r, at)
     copy(at[r:], inner)

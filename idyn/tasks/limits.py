@@ -159,15 +159,18 @@ def fill_coordinates(d: Dynamics, held: Held, levels: Levels, rows: tuple[Array,
     """Fill the row on the coordinates c (D) of a row on v̇ (nv) and f (3n)."""
     (by_motion, row), g, nu = rows, d.given, len(held.base)
     u, a, (kept, rank, rank_i) = g.model.u, g.model.a, levels.counts
-    na, line, push = len(a), np.empty(len(a)), np.empty(nu)
+    na, line, push, moves = len(a), np.empty(len(a)), np.empty(nu), False
     for j in range(na):
         line[j] = by_motion[a[j]]
+        moves = moves or line[j] != 0.0
     for i in range(nu):
         if by_motion[u[i]] != 0.0:
             axpy(-by_motion[u[i]], held.base[i, :na], line)
-    for j in range(na):
-        line[j] *= levels.stretch[j]
-    reflect(levels.H, rank, line)
+            moves = True
+    if moves:
+        for j in range(na):
+            line[j] *= levels.stretch[j]
+        reflect(levels.H, rank, line)
     copy(line[kept:], out[: na - kept])
     inner = out[na - kept :]
     fill_factors(held, row, push, inner)

@@ -127,6 +127,7 @@ class TaskProblem:
         relaxed = tuple(
             dict.fromkeys([self.name(number) for number in numbers[:k][missed[:k] < -(RELAXED if exact else 1e-3)].tolist()])
         )
+        relaxed = relaxed if exact else (*relaxed, "order of the levels")
         multipliers = multipliers[:, :k]
         largest = np.abs(multipliers).max(axis=1, initial=0.0, keepdims=True)
         hinders = np.abs(multipliers) > HINDERS * largest
