@@ -65,12 +65,15 @@ int main(int argc, char** argv) {
   idyn::Client client(argv[1], quadruped());
   Bench bench;
   std::string said;
+  double torque = 0.0;  // largest of the run
   const auto begin = std::chrono::steady_clock::now();
   auto due = begin;
   while (!ends && std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds) {
     const std::int64_t now = idyn::monotonic_ns();
     const Vector q = bench.q(), vel = bench.vel();
-    bench.write(client.tick(now, q, vel, feet));
+    const Vector tau = client.tick(now, q, vel, feet);
+    bench.write(tau);
+    torque = std::max(torque, largest(tau));
     if (client.phase == idyn::Phase::latched && largest(vel) < 0.1)
       client.reset(now, q, vel);  // on a robot: only when somebody has agreed
     const std::string line = std::string(name(client.phase)) + " " + client.status + " " + client.refusal;
@@ -78,6 +81,6 @@ int main(int argc, char** argv) {
     due = std::max(due + std::chrono::nanoseconds(period_ns), std::chrono::steady_clock::now());  // late ticks are not made up for
     std::this_thread::sleep_until(due);
   }
-  std::cout << "states " << client.seq << ", last answered " << client.applied << ", largest torque "
-            << largest(client.failsafe.sent) << " N·m" << std::endl;
+  std::cout << "states " << client.seq << ", last answered " << client.applied << ", largest torque " << torque
+            << " N·m" << std::endl;
 }

@@ -36,16 +36,18 @@ for (const name of ["SIGTERM", "SIGINT"]) process.on(name, () => (ends = true));
 const begin = performance.now();
 let due = begin;
 let said = "";
+let torque = 0; // largest of the run
 while (!ends && performance.now() - begin < 1e3 * Number(seconds)) {
   const t = now();
   const [q, vel] = [bench.q(), bench.vel()];
-  bench.write(await client.tick(t, q, vel, FEET));
+  const tau = await client.tick(t, q, vel, FEET);
+  bench.write(tau);
+  torque = Math.max(torque, largest(tau));
   if (client.phase === "latched" && largest(vel) < 0.1) await client.reset(t, q, vel); // on a robot: only when somebody has agreed
   const line = [client.phase, client.status, client.refusal].map((word) => word || "-").join(" ");
   if (line !== said) console.log((said = line));
   due = Math.max(due + PERIOD_MS, performance.now()); // late ticks are not made up for
   await sleep(Math.max(0, due - performance.now()));
 }
-const torque = largest(client.failsafe.sent ?? []).toFixed(3);
-console.log(`states ${client.seq}, last answered ${client.applied}, largest torque ${torque} N·m`);
+console.log(`states ${client.seq}, last answered ${client.applied}, largest torque ${torque.toFixed(3)} N·m`);
 await client.close();

@@ -46,11 +46,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, lambda *_: ends.append(1))
     client, bench = Client(endpoint, Robot(HELLO, damping=0.2)), Bench()
     begin = due = time.monotonic_ns()
-    said = ""
+    said, largest = "", 0.0
     while not ends and time.monotonic_ns() - begin < seconds * 1e9:
         now = time.monotonic_ns()
         q, vel = bench.read()
-        bench.write(client.tick(now, q, vel, FEET))
+        tau = client.tick(now, q, vel, FEET)
+        bench.write(tau)
+        largest = max(largest, *map(abs, tau))
         if client.phase is Phase.LATCHED and max(map(abs, vel)) < 0.1:
             client.reset(now, q, vel)  # on a robot: only when somebody has agreed
         line = " ".join(word or "-" for word in (client.phase.value, client.status, client.refusal))
@@ -59,7 +61,6 @@ def main() -> None:
         said = line
         due = max(due + PERIOD_NS, time.monotonic_ns())  # late ticks are not made up for
         time.sleep(max(0, due - time.monotonic_ns()) * 1e-9)
-    largest = max(map(abs, client.failsafe.sent[1])) if client.failsafe.sent else 0.0
     print(f"states {client.seq}, last answered {client.applied}, largest torque {largest:.3f} N·m", flush=True)
     client.close()
 
