@@ -129,52 +129,6 @@ def solve_and_span(given: tuple[Array, Array], out: tuple[Array, Array], scale: 
 
 
 @compiled
-def solve_all(A: Array, R: Array, X: Array, spans: tuple[Array, Array]) -> tuple[int, int]:
-    """Fill X (columns, k) with the solutions of A X = R in the sense of least squares, with the least norm.
-
-    A (rows, columns) and R (rows, k) are overwritten. spans: orthonormal bases, to be filled as rows: of the null space of A
-    (columns, columns), and of that of Aᵀ (rows, rows). Return how many rows of each are filled.
-    """
-    (rows, columns), k, (null, left) = A.shape, R.shape[1], spans
-    # columns of A, as rows: Aᵀ = L Q; then Lᵀ, of full row rank: Lᵀ = L₂ Q₂
-    H, place = np.empty((rows, rows)), stack_array(columns)
-    for j in range(columns):
-        place[j] = j
-    rank = reduce_rows(A, place, (0, columns), H, 0, 0.0)
-    T, H2, order, z = np.empty((columns, rank)), np.empty((columns, columns)), stack_array(rank), stack_array(columns)
-    for i in range(rank):
-        order[i] = i
-        for j in range(columns):
-            T[j, i] = A[i, j]
-    rank2 = reduce_rows(T, order, (0, rank), H2, 0, 0.0)
-    c = stack_array(rows)
-    for column in range(k):
-        for i in range(rows):
-            c[i] = R[i, column]
-        reflect(H, rank, c)
-        fill(z, 0.0)
-        for i in range(rank2):
-            s = c[int(order[i])]
-            for j in range(i):
-                s -= T[j, i] * z[j]
-            z[i] = s / T[i, i]
-        unreflect(H2, rank2, z)
-        for j in range(columns):
-            X[int(place[j]), column] = z[j]
-    for i in range(rank2, columns):
-        for j in range(columns):
-            z[j] = 1.0 if j == i else 0.0
-        unreflect(H2, rank2, z)
-        for j in range(columns):
-            null[i - rank2, int(place[j])] = z[j]
-    for i in range(rank, rows):
-        for j in range(rows):
-            left[i - rank, j] = 1.0 if j == i else 0.0
-        unreflect(H, rank, left[i - rank])
-    return columns - rank2, rows - rank
-
-
-@compiled
 def _solve_level(A: Array, b: Array, rows: tuple[int, int], columns: tuple[int, int], z: Array) -> None:
     """Fill z[columns] with the least-squares solution of L z = b, L the lower trapezoidal block rows × columns of A."""
     first, last = rows

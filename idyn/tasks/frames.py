@@ -63,13 +63,7 @@ def fill_frame_rows(
     for i in range(3):
         for c in range(3):
             E[i, c] = R[c, i] if local else (1.0 if i == c else 0.0)
-    # velocity v_O + ω × x, and J̇ v = a_O + α × x + ω × (v_O + ω × x)
-    for c in range(3):
-        i, j = (c + 1) % 3, (c + 2) % 3
-        rate[c], rate[3 + c], bias[3 + c] = V[c] + V[3 + i] * x[j] - V[3 + j] * x[i], V[3 + c], a[3 + c]
-    for c in range(3):
-        i, j = (c + 1) % 3, (c + 2) % 3
-        bias[c] = a[c] + a[3 + i] * x[j] - a[3 + j] * x[i] + V[3 + i] * rate[j] - V[3 + j] * rate[i]
+    _fill_motion((V, a), x, rate, bias)
     # errors: x_target − x, log(R_target Rᵀ)
     for i in range(3):
         error[i] = position[i] - origin[i] - x[i] if placed_at else 0.0
@@ -99,6 +93,19 @@ def fill_frame_rows(
                 v2 = S[2] + S[3] * x[1] - S[4] * x[0]
                 A[n, j] = e[0] * v0 + e[1] * v1 + e[2] * v2
     return True
+
+
+@compiled
+def _fill_motion(body: tuple[Array, Array], x: Array, rate: Array, bias: Array) -> None:
+    """Fill velocity v_O + ω × x and J̇ v = a_O + α × x + ω × (v_O + ω × x) of a point of a body, each linear, then angular (6).
+    body: (V, bias) at the origin"""
+    V, a = body
+    for c in range(3):
+        i, j = (c + 1) % 3, (c + 2) % 3
+        rate[c], rate[3 + c], bias[3 + c] = V[c] + V[3 + i] * x[j] - V[3 + j] * x[i], V[3 + c], a[3 + c]
+    for c in range(3):
+        i, j = (c + 1) % 3, (c + 2) % 3
+        bias[c] = a[c] + a[3 + i] * x[j] - a[3 + j] * x[i] + V[3 + i] * rate[j] - V[3 + j] * rate[i]
 
 
 @entry(

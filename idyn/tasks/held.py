@@ -16,7 +16,7 @@ import numpy as np
 from idyn.contact.ground import allowance
 from idyn.library.kernels import compiled
 from idyn.solvers.linalg import axpy, backward, cholesky, copy, dot, fill, forward
-from idyn.solvers.rows import NEGLIGIBLE, reduce_rows, reflect, solve_all, unreflect
+from idyn.solvers.rows import NEGLIGIBLE, reduce_rows, reflect, solve_and_span, unreflect
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
@@ -269,7 +269,7 @@ def closing(d: Dynamics) -> Closing:
         for j in range(nu):
             L[i, j] = g.M[u[i], u[j]]
     cholesky(L)
-    inverse = np.empty((k3, k3))
+    inverse, spare = np.empty((k3, k3)), np.empty((k3, k3))
     if k3 == 0:
         return Closing(L, inverse, moved, asked)
     for k in range(k3):
@@ -281,7 +281,8 @@ def closing(d: Dynamics) -> Closing:
         for j in range(k3):
             for i in range(nu):
                 S[k, j] += d.G[k, u[i]] * moved[j, i]
-    solve_all(S, one, inverse, (np.empty((k3, k3)), np.empty((k3, k3))))
+    for k in range(k3):
+        solve_and_span((S.copy(), one[k]), (inverse[k], spare), 0.0)
     return Closing(L, inverse, moved, asked)
 
 

@@ -4,6 +4,8 @@ Nothing binds: e = 0. Else limits join one by one, the most violated first, unti
 forces of the last tick had reached.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from idyn.library.kernels import compiled, entry
@@ -28,31 +30,57 @@ from idyn.types import Array
 FEASIBLE = 1e-9
 """Violation of a limit that counts as zero, relative to the larger of 1 and the limit."""
 
+FARTHEST = 1e6
+"""Where a limit binds, targets of a level beyond this are taken as their direction [m/s², rad/s², N]: the nearest point is
+nearly the same, and rounding stays below the limits."""
+
 MOST_TURNS = 500
 """Most rows that join or leave."""
 
 
+CONTACT = (Indices, Matrix)
+ROWS = (Matrix, Vector, Vector, Indices)
+LIMITS = (Matrix, Vector, Vector, Vector, Vector, Matrix, Vector, Vector)
+
+Arrays = tuple[Array, ...]
+
+
+class Tick(NamedTuple):
+    """What the solution of one tick depends on."""
+
+    held: Held
+    levels: Levels
+    closed: Closing
+    limits: Limits
+
+
 @compiled
-def _add_row(
-    d: Dynamics,
-    limits: Limits,
-    parts: tuple[Held, Levels, Closing],
-    s: Active,
-    number: int,
-    rows: tuple[Array, Array],
-    room: float,
-) -> bool:
-    """Fill row `size` with a limit. room: its slack at e = 0. Return False if no coordinate changes it, or no row is left."""
-    (held, levels, closed), q, g = parts, s.size[0], np.empty(s.N.shape[1])
+def _tick(d: Dynamics, contact: Arrays, tasks: Tasks, forces: Tasks, given: Arrays, mass: float) -> Tick:
+    """Return the tick of `solve_tasks`."""
+    held = hold(d, contact[0], contact[1])
+    return Tick(held, levels_of(d, held, tasks, forces, mass), closing(d), Limits(contact[0], *given))
+
+
+@compiled
+def _fill_row(d: Dynamics, tick: Tick, number: int, row: Array) -> None:
+    """Fill the row of a limit on the coordinates c."""
+    rows = np.empty(len(d.given.v)), np.empty(len(d.J))
+    fill_limit(d, tick.limits, tick.closed, number, rows)
+    fill_coordinates(d, tick.held, tick.levels, rows, row)
+
+
+@compiled
+def _add_row(d: Dynamics, tick: Tick, s: Active, number: int, room: Array) -> bool:
+    """Fill row `size` with a limit. room: slacks at e = 0. Return False if no coordinate changes it, or no row is left."""
+    q, g = s.size[0], np.empty(s.N.shape[1])
     if q == len(s.c):
         return False
-    fill_limit(d, limits, closed, number, rows)
-    fill_coordinates(d, held, levels, rows, g)
+    _fill_row(d, tick, number, g)
     length = np.sqrt(dot(g, g))
     if length == 0.0:
         return False
-    s.numbers[q], s.c[q] = number, -room * limit_size(limits, number) / length
-    _fill_errors_row(levels, g, length, s)
+    s.numbers[q], s.c[q] = number, -room[number] * limit_size(tick.limits, number) / length
+    _fill_errors_row(tick.levels, g, length, s)
     return True
 
 
@@ -78,18 +106,14 @@ def _fill_errors_row(levels: Levels, g: Array, length: float, s: Active) -> None
 
 
 @compiled
-def _coordinates(levels: Levels, e: Array, stretch: Array, c: Array) -> None:
-    """Fill c = Λ⁻¹ (e + β). e: in units of `stretch`"""
+def _fill_answer(d: Dynamics, tick: Tick, e: Array, stretch: Array, answer: Answer, slacks: Array) -> None:
+    """Fill the answer at c = Λ⁻¹ (e + β), and the slacks of all limits. e: in units of `stretch`"""
+    levels, c = tick.levels, np.empty(len(e))
     for j in range(len(c)):
         c[j] = e[levels.place[j]] * stretch[levels.place[j]] + levels.beta[j]
     forward(levels.L, c)
-
-
-CONTACT = (Indices, Matrix)
-ROWS = (Matrix, Vector, Vector, Indices)
-LIMITS = (Matrix, Vector, Vector, Vector, Vector, Matrix, Vector, Vector)
-
-Arrays = tuple[Array, ...]
+    fill_answer(d, tick.held, levels, tick.closed, c, answer)
+    fill_slacks(d, tick.limits, answer, slacks)
 
 
 @entry(Dynamics, CONTACT, ROWS, ROWS, LIMITS, written((Vector, Vector, Indices, Matrix, Vector)), float)
@@ -104,22 +128,27 @@ def solve_tasks(
     forces: the contact tasks in the same form, A (r, 3n); given: `Limits` but for their first field
     out: (v̇ (nv), f (3n), numbers of the active limits (Q), their multipliers of each level (levels, Q), their slacks (Q))
     """
-    motion, force, numbers, hinders, missed = out
-    held, closed, limits = hold(d, contact[0], contact[1]), closing(d), Limits(contact[0], *given)
-    levels = levels_of(d, held, tasks, forces, mass)
-    D, choice, answer = len(levels.beta), len(held.P) - len(held.order), Answer(motion, force, np.empty(len(limits.most)))
-    c, room = np.empty(D), np.empty(count_limits(limits))
-    _coordinates(levels, np.zeros(D), np.ones(D), c)
-    fill_answer(d, held, levels, closed, c, answer)
-    fill_slacks(d, limits, answer, room)
+    (motion, force, numbers, hinders, missed), tick = out, _tick(d, contact, tasks, forces, given, mass)
+    D, choice, answer = (
+        len(tick.levels.beta),
+        len(tick.held.P) - len(tick.held.order),
+        Answer(motion, force, np.empty(len(given[4]))),
+    )
+    room = np.empty(count_limits(tick.limits))
+    _fill_answer(d, tick, np.zeros(D), np.ones(D), answer, room)
     if _most_violated(room) < 0:
         return 0, choice, True
-    parts, s = (held, levels, closed), no_rows(D, levels.ends, len(numbers), 0.0)
-    exact = _descend(d, limits, parts, s, answer, (c, room))
+    near, near_force = tasks[1].copy(), forces[1].copy()
+    if _shorten(near, tasks[3]) + _shorten(near_force, forces[3]) > 0:
+        nearer = (tasks[0], near, tasks[2], tasks[3]), (forces[0], near_force, forces[2], forces[3])
+        tick = _tick(d, contact, nearer[0], nearer[1], given, mass)
+        _fill_answer(d, tick, np.zeros(D), np.ones(D), answer, room)
+    s = no_rows(D, tick.levels.ends, len(numbers), 0.0)
+    exact = _descend(d, tick, s, answer, room)
     if not exact:
-        s = no_rows(D, levels.ends, len(numbers), SOFT)
-        _descend(d, limits, parts, s, answer, (c, room))
-    fill_slacks(d, limits, answer, room)
+        s = no_rows(D, tick.levels.ends, len(numbers), SOFT)
+        _descend(d, tick, s, answer, room)
+    fill_slacks(d, tick.limits, answer, room)
     for k in range(s.size[0]):
         numbers[k], missed[k] = s.numbers[k], min(room[s.numbers[k]], 0.0)
         for level in range(len(hinders)):
@@ -128,39 +157,43 @@ def solve_tasks(
 
 
 @compiled
+def _shorten(wanted: Array, ends: Array) -> int:
+    """Shorten the targets of levels beyond `FARTHEST`. Return how many levels these are."""
+    first, far = 0, 0
+    for last in ends:
+        largest = 0.0
+        for i in range(first, last):
+            largest = max(largest, abs(wanted[i]))
+        for i in range(first, last if largest > FARTHEST else first):
+            wanted[i] *= FARTHEST / largest
+        first, far = last, far + (largest > FARTHEST)
+    return far
+
+
+@compiled
 def _most_violated(slacks: Array) -> int:
-    """Return the number of the most violated limit, −1 if there is none."""
+    """Return the number of the most violated limit, −1 if there is none. A slack that is not a number violates."""
     worst, least = -1, -FEASIBLE
     for number in range(len(slacks)):
-        if slacks[number] < least:
+        if not slacks[number] >= least:
             worst, least = number, slacks[number]
     return worst
 
 
 @compiled
-def _descend(
-    d: Dynamics,
-    limits: Limits,
-    parts: tuple[Held, Levels, Closing],
-    s: Active,
-    answer: Answer,
-    at: tuple[Array, Array],
-) -> bool:
-    """Fill the answer. at: (coordinates c (D); slacks at e = 0). Return False if the turns do not suffice."""
-    (c, room), (held, levels, closed), turns, slacks = at, parts, 0, np.empty(len(at[1]))
-    rows = np.empty(len(d.given.v)), np.empty(len(d.J))
-    _begin(d, limits, parts, s, room, rows)
+def _descend(d: Dynamics, tick: Tick, s: Active, answer: Answer, room: Array) -> bool:
+    """Fill the answer. room: slacks at e = 0. Return False if the turns do not suffice."""
+    turns, slacks = 0, np.empty(len(room))
+    _begin(d, tick, s, room)
     while turns < MOST_TURNS:
         turns += 1 + restore(s)
-        _coordinates(levels, s.e, s.stretch, c)
-        fill_answer(d, held, levels, closed, c, answer)
-        fill_slacks(d, limits, answer, slacks)
+        _fill_answer(d, tick, s.e, s.stretch, answer, slacks)
         for k in range(s.size[0]):
             slacks[s.numbers[k]] = 0.0
         worst = _most_violated(slacks)
         if worst < 0:
             return True
-        if not _add_row(d, limits, parts, s, worst, rows, room[worst]):
+        if not _add_row(d, tick, s, worst, room):
             return False
         turns += admit(s, s.c[s.size[0]] - dot(s.N[s.size[0]], s.e))
     return False
@@ -171,26 +204,17 @@ NEAR = 1e-6
 
 
 @compiled
-def _begin(
-    d: Dynamics,
-    limits: Limits,
-    parts: tuple[Held, Levels, Closing],
-    s: Active,
-    room: Array,
-    rows: tuple[Array, Array],
-) -> None:
+def _begin(d: Dynamics, tick: Tick, s: Active, room: Array) -> None:
     """Let the limits of forces join that were at their limits in the last tick."""
-    g, per = d.given, 1 + len(limits.corners)
+    g, limits, per = d.given, tick.limits, 1 + len(tick.limits.corners)
     if not g.remembers:
         return
-    last, slacks = Answer(g.v, np.empty(len(g.last)), limits.most), np.empty(len(room))
-    for i in range(len(g.last)):
-        last.force[i] = g.last[i] / g.dt
+    last, slacks = Answer(g.v, g.last / g.dt, limits.most), np.empty(len(room))
     fill_slacks(d, limits, last, slacks)
     for number in range(len(limits.kinds) * per):
         normal = last.force[3 * (number // per) + 2]
         near = normal > 0.0 and abs(slacks[number]) < NEAR * max(1.0, normal)
-        if near and _add_row(d, limits, parts, s, number, rows, room[number]):
+        if near and _add_row(d, tick, s, number, room):
             join(s, s.size[0])
             s.size[0] += s.level[s.size[0]] >= 0
 
@@ -203,13 +227,10 @@ def fill_rows_of(
 
     which: (numbers of limits (k), rows on v̇ (r, nv), rows on f (r, 3n)); out: tuple of the rows (k + r, ·), wide enough
     """
-    (numbers, motions, pushes), (found,) = which, out
-    held, closed, limits = hold(d, contact[0], contact[1]), closing(d), Limits(contact[0], *given)
-    levels = levels_of(d, held, tasks, forces, mass)
-    D, rows = len(levels.beta), (np.empty(len(d.given.v)), np.empty(len(d.J)))
+    (numbers, motions, pushes), (found,), tick = which, out, _tick(d, contact, tasks, forces, given, mass)
+    D = len(tick.levels.beta)
     for k in range(len(numbers)):
-        fill_limit(d, limits, closed, numbers[k], rows)
-        fill_coordinates(d, held, levels, rows, found[k, :D])
+        _fill_row(d, tick, numbers[k], found[k, :D])
     for r in range(len(motions)):
-        fill_coordinates(d, held, levels, (motions[r], pushes[r]), found[len(numbers) + r, :D])
+        fill_coordinates(d, tick.held, tick.levels, (motions[r], pushes[r]), found[len(numbers) + r, :D])
     return D

@@ -67,7 +67,7 @@ class TaskPrediction(Record, frozen=True, dict=True, gc=True):
     q_ddot: demanded joint accelerations [rad/s²] (na)
     modes: contact modes of the solution, by key
     relaxed: limits that no motion meets together; they are violated as little as possible. "order of the levels", where limits
-        nearly contradict each other: tasks of lower levels then disturb higher ones by about a hundredth of their own error
+        nearly contradict each other and a weighted sum of all errors and violations was made small instead
     passes: number of predictions made
     find_outcomes: for `outcomes`
     """

@@ -31,6 +31,9 @@ RELAXED, HINDERS = 1e-6, 1e-6
 """Violation beyond which a limit is named as one that cannot be met; share of the largest multiplier of its level beyond which
 one counts."""
 
+SOFTLY, UNORDERED = 1e-3, "order of the levels"
+"""Where the levels are not strict: the violation of a soft limit from which on it is named; what is named besides."""
+
 NO_LIMITS, NONE_HINDERS = np.zeros(0, np.int64), np.zeros((0, 0), np.bool_)
 
 SAME_DIRECTION = float(np.cos(np.radians(2.0)))
@@ -59,7 +62,6 @@ class Solution(NamedTuple):
     hinders: Array  # whether a limit prevents a smaller error of a level (levels, k)
     relaxed: tuple[str, ...]  # names of limits that nothing meets together
     choice: int  # dimension of the choice of forces
-    exact: bool  # whether the levels are strict: not where limits that nearly contradict each other took too many turns
 
 
 class Layout(NamedTuple):
@@ -122,16 +124,14 @@ class TaskProblem:
         contact, out = (kinds, self._friction(kinds, directions)), (motion, force, numbers, multipliers, missed)
         dynamics, mass = self.dynamics, robot.total_mass
         k, choice, exact = solve_tasks(dynamics, contact, self._motion, self._forces, given, out, mass)
-        if k == 0:
-            return Solution(kinds, directions, motion, force, NO_LIMITS, NONE_HINDERS, (), choice, exact)
-        relaxed = tuple(
-            dict.fromkeys([self.name(number) for number in numbers[:k][missed[:k] < -(RELAXED if exact else 1e-3)].tolist()])
-        )
-        relaxed = relaxed if exact else (*relaxed, "order of the levels")
+        if k == 0 and exact:
+            return Solution(kinds, directions, motion, force, NO_LIMITS, NONE_HINDERS, (), choice)
+        violated = numbers[:k][missed[:k] < -(RELAXED if exact else SOFTLY)].tolist()
+        relaxed = *dict.fromkeys(map(self.name, violated)), *(() if exact else (UNORDERED,))
         multipliers = multipliers[:, :k]
         largest = np.abs(multipliers).max(axis=1, initial=0.0, keepdims=True)
         hinders = np.abs(multipliers) > HINDERS * largest
-        return Solution(kinds, directions, motion, force, numbers[:k].copy(), hinders, relaxed, choice, exact)
+        return Solution(kinds, directions, motion, force, numbers[:k].copy(), hinders, relaxed, choice)
 
     def limits(self, *, limited: bool) -> tuple[Array, ...]:
         """Return the fields of `Limits` after the first."""

@@ -207,7 +207,7 @@ def admit(s: Active, violation: float) -> int:
             ):
                 blocking = k
         ratio = max(s.multipliers[level + 1, blocking], 0.0) / (-s.C[q, blocking] * length) if blocking >= 0 else np.inf
-        if ratio * square >= violation:
+        if blocking < 0 or not ratio * square < violation:  # true of what is not finite, too
             s.size[0] = q + 1
             return left
         violation -= ratio * square

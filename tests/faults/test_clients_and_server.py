@@ -340,7 +340,7 @@ def asked_again(trial: Trial, tasks: list) -> None:
     """Let a planner ask for tasks that cannot all be met, at 100 Hz."""
 
     def work(planner: PlannerClient) -> None:
-        for _ in range(20):
+        for _ in range(50):
             planner.command(valid_for=0.2, tasks=tasks)
             time.sleep(0.01)
 

@@ -142,7 +142,7 @@ def chain(n, kind):
 def test_robots_beyond_the_limits_are_refused(n, kind, message):
     with pytest.raises(ModelError, match=message):
         Robot(Description(urdf=chain(n, kind)))
-    assert n != 502 or Robot(Description(urdf=chain(501, "fixed"))).total_mass == pytest.approx(501)
+    assert Robot(Description(urdf=chain(501, "fixed"))).total_mass == pytest.approx(501)
 
 
 def test_an_entity_that_expands_without_end_is_refused():
