@@ -1,7 +1,11 @@
-"""Options and markers of all tests."""
+"""Options and markers of all tests; what makes all of them faster."""
+
+import gc
+import os
 
 import pytest
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: each core has its process, whose threads would wait
 OTHERS = {"long", "soak", "bench", "browser", "clients", "unitree", "realtime"}
 
 
@@ -20,3 +24,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """A case that is `full` on one axis and `long` on another is `long`."""
     if OTHERS.intersection(mark.name for mark in item.iter_markers()):
         item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "full"]
+
+
+def pytest_collection_finish() -> None:
+    """Modules and cases live to the end: collections of garbage, of which each served loop begins with one, pass them over."""
+    gc.freeze()
+    gc.unfreeze = lambda: None  # what each served loop ends with
