@@ -23,10 +23,10 @@ import zmq
 from controllers.config.loading import load
 from controllers.robot.kinematics import angles_for_base_shift
 from controllers.robot.load import load_robot
-from idyn.errors import KernelError, install_command
+from idyn.errors import install_command
+from idyn.library.kernels import LIBRARY_FILE
+from idyn.library.kernels import load as load_library
 from idyn.library.mode import LIBRARY, MODE
-from idyn.library.native import LIBRARY_FILE
-from idyn.library.native import load as load_library
 from idyn.model.robot import Robot
 from idyn.types import Array
 from sim_harness.robot.robot_side import Pacer
@@ -136,10 +136,8 @@ def _wake_ups() -> Fact:
 def _kernels() -> Fact:
     if MODE != LIBRARY:
         return Fact("kernels", MODE, "IDYN_KERNELS is set: ticks take longer than with the library")
-    try:
-        load_library()
-    except KernelError as error:
-        return Fact("kernels", MODE, str(error))
+    if flaw := load_library()[-1]:
+        return Fact("kernels", MODE, flaw)
     return Fact("kernels", f"library, {LIBRARY_FILE.stat().st_size / 2**20:.1f} MB")
 
 

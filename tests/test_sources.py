@@ -16,7 +16,7 @@ PACKAGES = ("idyn", "controllers", "transport", "sim_harness")  # each may impor
 GROUPS = {  # inside a package: each group may import itself and those before it
     "idyn": "errors siblings status types < library < solvers < model < contact < options < terms < certificate < laws"
     " < selection < prediction < differentiation < tasks < batch"
-    " < library.build.header library.build.back library.build.__main__ < __main__",
+    " < library.c.header library.build.back library.build.__main__ < __main__",
     "controllers": "config < robot < command < estimation < contact < planners < feedback grip < monitor"
     " < settings feedforward controller build floors",
     "sim_harness": "engines < shapes < world < measure < mujoco < world.worlds < robot < run < report < view < export < new"

@@ -21,7 +21,7 @@ class Numbers(ArrayRecord):
         super().__init_subclass__()
 
     def __init__(self, settings: Settings) -> None:
-        self.put(**{name: getattr(settings, name) for name in self.TYPE.fields})
+        self.put(**{name: getattr(settings, name) for name in self.FIELDS})
 
     if TYPE_CHECKING:
 

@@ -33,7 +33,7 @@ class JointMemory(ArrayRecord):
     full: Vector  # share of `WINDOW` at the torque limit
 
     def __init__(self, na: int) -> None:
-        self.put(**{name: np.zeros(na) for name in self.TYPE.fields})
+        self.put(**{name: np.zeros(na) for name in self.FIELDS})
 
 
 class BaseMemory(ArrayRecord):

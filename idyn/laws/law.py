@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from idyn.certificate.certify import Conditions
 from idyn.contact.ground import RIGID, Material
 from idyn.contact.soft import Soft, SoftConstraints
 from idyn.errors import ConfigError
-from idyn.library.kernels import compiled, entry, record_for, stack_array
+from idyn.library.kernels import compiled, entry, interpreted, stack_array
 from idyn.library.records import ArrayRecord, Matrix, Vector, written
 from idyn.solvers.linalg import fill
 from idyn.status import NOT_CERTIFIED
@@ -105,6 +106,9 @@ class LawData(ArrayRecord):
     drift: bool
     soft: SoftConstraints
 
+    attempt: ClassVar[Kernel]
+    """The law's kernel, see `Law.kernel`: each has a subclass of its own."""
+
     def __init__(self, law: "Law", soft: SoftConstraints) -> None:
         self.put(conditions=law.conditions.value, directions=law.directions, unlimited=law.unlimited_friction)
         self.put(predicts=law.predicts, midway=law.midway, takes_torques=law.takes_torques, max_pivots=law.max_pivots)
@@ -181,8 +185,15 @@ def unsolved(problem: ReducedProblem, law: LawData, basis: Array) -> Attempt:
 
 def law_data(law: Law, soft: SoftConstraints) -> LawData:
     """Return the law's settings for compiled code; their type selects the law's kernel. soft: see `LawData`"""
-    record: LawData = record_for(LawData, law.kernel)(law, soft)
-    return record
+    return data_type(law.kernel)(law, soft)
+
+
+@cache
+def data_type(kernel: Kernel) -> type[LawData]:
+    """Return the subclass of `LawData` for a law's kernel."""
+    function = interpreted(kernel)
+    name = f"LawData[{function.__module__}.{function.__name__}]"
+    return type(name, (LawData,), {"__module__": LawData.__module__, "attempt": staticmethod(kernel)})
 
 
 @compiled

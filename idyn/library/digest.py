@@ -2,13 +2,15 @@
 
 import ast
 import hashlib
+import re
 
-MARKS = ("compiled", "inlined", "entry")
+KERNEL = re.compile(r"(compiled|inlined|entry)\b")
+"""Decorators of kernels."""
 
 
-def file_digest(text: bytes) -> str:
-    """Return the digest of a file."""
-    return hashlib.sha256(text).hexdigest()[:16]
+def digest(data: bytes) -> str:
+    """Return the digest of bytes."""
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 def code_digest(text: str) -> str:
@@ -19,11 +21,9 @@ def code_digest(text: str) -> str:
             node.body = [each for each in node.body if isinstance(each, kept) or is_kernel(each)]
         elif isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
-    return file_digest(ast.dump(module).encode())
+    return digest(ast.dump(module).encode())
 
 
 def is_kernel(node: ast.stmt) -> bool:
     """Return whether a statement defines a kernel."""
-    marks = node.decorator_list if isinstance(node, ast.FunctionDef) else []
-    names = [mark.func if isinstance(mark, ast.Call) else mark for mark in marks]
-    return any(isinstance(name, ast.Name) and name.id in MARKS for name in names)
+    return isinstance(node, ast.FunctionDef) and any(KERNEL.match(ast.unparse(mark)) for mark in node.decorator_list)

@@ -6,29 +6,35 @@
     entry_point a kernel for types that are known at run time only: each law has records of its own
 
 `idyn.library.mode` says what a call runs. A kernel without an entry runs as Python where Python calls it; where a kernel calls
-another one, both are in the library.
+another one, both are in the library: `libidyn.so`, with a table of its entries and of the sources that it was built from. It is
+loaded when the first entry is defined. A library that is missing, was built from other sources or for another processor is
+refused: calls raise KernelError, which names the cause.
 """
 
+import ctypes
+import json
+import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from idyn.errors import KernelError
+from idyn.library.digest import code_digest, digest
 from idyn.library.mode import BUILD, LIBRARY, MODE, NUMBA
-from idyn.library.native import native
-from idyn.library.records import ArrayRecord, kind_of
+from idyn.library.records import ArrayRecord, kind_of, signature
+
+FOLDER = Path(__file__).parent
+LIBRARY_FILE, CALL_FILE = FOLDER / "libidyn.so", FOLDER / "_call.abi3.so"
+BUILT_BY = "python -m idyn.library.build"
+"""In a checkout; a wheel has the library and nothing to build it with."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 ENTRIES: dict[tuple[Any, tuple[Any, ...]], None] = {}
 """Kernels and argument types of every entry that was defined in this process; the build compiles these."""
-
-_SOURCES: dict[Any, Any] = {}
-"""Kernels of the library's functions."""
-
-CHOSEN: dict[str, Any] = {}
-"""Kernels that records choose in `attempt`, by the name of the record's type."""
 
 
 def compiled(function: F) -> F:
@@ -50,17 +56,13 @@ def entry_point(kernel: Any, *types: Any) -> Any:
     """Return a kernel as a function that Python calls with arguments of these types. Others raise TypeError."""
     kinds = kind_of(types)
     ENTRIES[kernel, kinds] = None
-    if MODE != LIBRARY:
-        return kernel
-    function = native(kernel, kinds)
-    _SOURCES[function] = kernel
-    return function
+    return native(kernel, kinds) if MODE == LIBRARY else kernel
 
 
 def interpreted(kernel: Any) -> Any:
-    """Return the Python function of a kernel."""
-    kernel = _SOURCES.get(kernel, kernel)
-    return getattr(kernel, "py_func", kernel)
+    """Return the Python function of a kernel, which is the last of the parts of a function of the library."""
+    parts = getattr(kernel, "__self__", None) or (kernel,)
+    return getattr(parts[-1], "py_func", parts[-1])
 
 
 def stack_array(shape: Any, kind: Any = np.float64) -> Any:
@@ -74,19 +76,65 @@ def stack_array(shape: Any, kind: Any = np.float64) -> Any:
     return np.empty(shape, kind)
 
 
-@cache
-def record_for(base: type[ArrayRecord], kernel: Any) -> Any:
-    """Return the subclass of a record class that chooses `kernel` in `attempt`."""
-    function = interpreted(kernel)
-    name = f"{base.__name__}[{function.__module__}.{function.__name__}]"
-    made: Any = type(name, (base,), {"__module__": base.__module__})
-    CHOSEN[made.TYPE.name] = kernel
-    return made
+def symbol_of(kernel: Any, kinds: tuple[Any, ...]) -> str:
+    """Return the name of an entry in the library: that of its kernel, with a digest of the types of its arguments."""
+    return f"{kernel.__module__}.{kernel.__name__}.{digest(str(signature(kinds)).encode())[:8]}".replace(".", "_")
 
 
-def attempt(problem: Any, law: Any, basis: Any, rung: int) -> Any:
-    """Run rung (solver attempt) number `rung` of a law by the kernel that its record chooses; see `idyn.laws.law.Attempt`."""
-    return interpreted(CHOSEN[law.TYPE.name])(problem, law, basis, rung)
+def load() -> tuple[Any, Any, dict[str, Any], str]:
+    """Return the library, `idyn_bind` of `call.c`, the kinds of the results of entries, and why it is refused, or ''."""
+    try:
+        library, bind = ctypes.CDLL(str(LIBRARY_FILE)), ctypes.PyDLL(str(CALL_FILE)).idyn_bind
+    except OSError as error:
+        return None, None, {}, f"the library of kernels is not built for this machine ({error}); build it: {BUILT_BY}"
+    bind.restype, bind.argtypes = ctypes.py_object, [ctypes.py_object]
+    table = json.loads(ctypes.c_char_p.in_dll(library, "idyn_table_address").value or b"{}")
+    changed = [name for name, digests in table["sources"].items() if _changed(FOLDER.parents[1] / name, *digests)]
+    flaw = f"was built from other sources: {', '.join(sorted(changed))}" if changed else ""
+    flaw = flaw if library.idyn_processor() else "needs a processor with AVX2 and FMA"
+    return library, bind, table["results"], f"the library of kernels {flaw}; build it: {BUILT_BY}" if flaw else ""
+
+
+loaded = cache(load)
+
+
+def _changed(path: Path, file: str, code: str) -> bool:
+    """Return whether the kernels and constants of a file are not those of the build. Other files may be absent."""
+    text = path.read_bytes() if path.exists() else b""
+    return path.exists() and digest(text) != file and code_digest(text.decode()) != code
+
+
+def native(kernel: Any, kinds: tuple[Any, ...]) -> Callable[..., Any]:
+    """Return the library's function for a kernel and argument types; its last part is the kernel."""
+    symbol, (library, bind, results, reason) = symbol_of(kernel, kinds), loaded()
+    if reason or symbol not in results:
+        ways = "A law, task or planner of your own runs with IDYN_KERNELS=python, in a checkout also with IDYN_KERNELS=numba"
+        lacks = f"{kernel.__module__}.{kernel.__name__}: the library has no kernel for {kinds}. {ways}"
+        return partial(_refuse, reason or lacks)
+    program = np.array([ctypes.cast(library[symbol], ctypes.c_void_p).value, *signature(kinds)], np.int64).tobytes()
+    return bind((program, ArrayRecord, _kind(results[symbol]), f"{kernel.__name__}: expected {kinds}", kernel))
+
+
+def _refuse(reason: str, *_: Any) -> None:
+    raise KernelError(reason)
+
+
+def _kind(found: Any) -> Any:
+    """Return the kind of a result for `give` of `call.c`. found: a letter; or the name of a class, the letter of an array's
+    numbers or '', and the kinds of the members, which are an array's owner, address and shape."""
+    if isinstance(found, str):
+        return found.encode()
+    module, _, name = found[0].rpartition(".")
+    make = getattr(sys.modules[module], name) if module else partial(_array, name) if name else None
+    return make, *map(_kind, found[1:])
+
+
+def _array(letter: str, owner: int, address: int, *shape: int) -> np.ndarray:
+    """Return a copy of a kernel's array, which is released."""
+    found = np.empty(shape, letter)
+    ctypes.memmove(found.ctypes.data, address, found.nbytes)
+    loaded()[0].idyn_release(ctypes.c_void_p(owner))
+    return found
 
 
 if MODE in (NUMBA, BUILD):
@@ -94,4 +142,4 @@ if MODE in (NUMBA, BUILD):
         from idyn.library.build import numba_mode
     except ImportError as error:
         raise ImportError(f"IDYN_KERNELS=numba needs a checkout: pip install -e '.[dev]' ({error})") from error
-    numba_mode.know(stack_array, attempt, CHOSEN)
+    numba_mode.know(stack_array)

@@ -5,7 +5,7 @@
     solve_demand     reduced problem → rungs (solver attempts) of the law, each followed by finish, until one is certified
 
 A `Method` is a law with options, prepared for compiled code for a robot and a number of contacts. Each law has a `tick` and
-a `solve_demand` of its own: the type of `Method.law` chooses the kernel (`idyn.library.kernels`).
+a `solve_demand` of its own: the type of `Method.law` chooses the kernel (`idyn.laws.law.LawData`).
 """
 
 import logging
@@ -20,8 +20,8 @@ from idyn.certificate.certify import Demanded
 from idyn.contact.ground import Ground
 from idyn.contact.soft import constraints_of
 from idyn.laws import LAWS
-from idyn.laws.law import Law, LawData, Rung, Start, law_data
-from idyn.library.kernels import CHOSEN, attempt, compiled, entry_point, record_for
+from idyn.laws.law import Law, LawData, Rung, Start, data_type, law_data
+from idyn.library.kernels import compiled, entry_point
 from idyn.library.records import ArrayRecord, Indices, Mask, Matrix, Vector, written
 from idyn.model.robot import Robot
 from idyn.options import Options
@@ -165,14 +165,14 @@ def solve_again_for(kind: Any) -> Callable[..., Any]:
 @cache
 def kernel_for(kind: Any) -> Callable[..., Any]:
     """Return the kernel of a law by itself: `(problem, law, basis, rung) → Attempt`, as the fields of a named tuple."""
-    law = kind.TYPE.fields["law"]
-    return entry_point(CHOSEN[law.name], ReducedProblem, law, written(Mask), int)
+    law = kind.FIELDS["law"]
+    return entry_point(law.attempt, ReducedProblem, law, written(Mask), int)
 
 
 def method_types() -> list[type[Method]]:
     """Return the types of the methods of all laws."""
     kernels = dict.fromkeys(settings().build().kernel for settings in LAWS.values())
-    return [method_type(record_for(LawData, kernel)) for kernel in kernels]
+    return [method_type(data_type(kernel)) for kernel in kernels]
 
 
 class Workspace:
@@ -222,7 +222,7 @@ class Workspace:
             self._methods.clear()
         if request.options.advised and request.robot.nu and len(request.contacts.keys):
             warn(request.law, request.options, request.dt)
-        kind = method_type(record_for(LawData, request.law.kernel))
+        kind = method_type(data_type(request.law.kernel))
         self._methods[request.law] = method = kind(self.problem, request.robot, request.law, request.options)
         return method
 
@@ -313,7 +313,7 @@ def solve_demand(s: Method, demanded: Demanded, basis: Array, out: Arrays, first
         reduce_problem(problem, demanded.met)
     for k in range(first, len(s.kernels)):
         # law
-        tried = attempt(problem, s.law, basis, s.kernels[k])
+        tried = s.law.attempt(problem, s.law, basis, s.kernels[k])
         status = tried.status
         if status == RAY:
             break

@@ -11,8 +11,8 @@ import pytest
 from fast import every
 
 from idyn import ContactSet, Robot, State, predict
-from idyn.library.build.header import header
-from idyn.library.native import FOLDER
+from idyn.library.c.header import header
+from idyn.library.kernels import FOLDER
 
 pytestmark = pytest.mark.clients
 

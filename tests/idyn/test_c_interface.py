@@ -11,7 +11,7 @@ from fast import every, first_is_fast
 from scenes import DT, WALKERS, many_points, predict_scene, random_scenes, turned, walker, with_contacts
 
 from idyn import Options, make_law
-from idyn.library.native import FOLDER, LIBRARY_FILE
+from idyn.library.kernels import FOLDER, LIBRARY_FILE
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.mujoco.robot_model import bodies_of
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from idyn.library.digest import code_digest
-from idyn.library.native import load
+from idyn.library.kernels import load
 
 ROOT = Path(__file__).parents[2]
 FAULTS = tomllib.loads(Path(__file__).with_name("faults.toml").read_text(encoding="utf-8"))["fault"]
@@ -37,7 +37,8 @@ def main() -> int:
     parser.add_argument("--equivalent", action="store_true", help="run the sets for equivalent faults, too")
     parser.add_argument("numbers", nargs="*", type=int, metavar="NUMBER", help="faults, from 1 (default: all)")
     options = parser.parse_args()
-    load()  # raises KernelError, where the library is not that of these sources
+    if flaw := load()[-1]:  # where the library is not that of these sources
+        sys.exit(flaw)
     unexpected = 0
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "idyn"

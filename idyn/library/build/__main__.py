@@ -9,19 +9,18 @@ if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is part of the 
 
 import time
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
 from multiprocessing import get_context
 from typing import Any
 
-from idyn.library.native import loaded, symbol_of
+from idyn.library.kernels import loaded, symbol_of
 
 BEGIN = time.monotonic()
 
 
-def compile_part(part: str) -> tuple[bytes, dict[str, str]]:
-    """Return the object file of a part of the entries, and the types of their results."""
-    from idyn.library.build import back, front  # noqa: PLC0415  (numba is not needed to see whether the library is fresh)
-
-    results: dict[str, str] = {}
+def compile_part(part: str) -> tuple[bytes, dict[str, Any]]:
+    """Return the object file of a part of the entries, and the kinds of their results."""
+    results: dict[str, Any] = {}
     front.keep_modules()
     for symbol, (kernel, kinds) in PARTS[part].items():
         results[symbol] = front.compile_entry(kernel, kinds, symbol)
@@ -30,16 +29,30 @@ def compile_part(part: str) -> tuple[bytes, dict[str, str]]:
     return back.emit(front.MODULES, [*results]), results
 
 
+def entries() -> list[tuple[Any, tuple[Any, ...]]]:
+    """Return the kernel and argument types of every entry: those of all modules that hold kernels, and those of each law."""
+    for path in sources.kernel_files():
+        import_module(".".join(path.relative_to(sources.ROOT).with_suffix("").parts))
+    solve, members = import_module("idyn.prediction.solve"), import_module("idyn.batch.members")
+    for kind in solve.method_types():
+        for define in (solve.tick_for, solve.solve_again_for, solve.kernel_for, members.solve_members_for):
+            define(kind)
+    return list(import_module("idyn.library.kernels").ENTRIES)
+
+
+SECOND_PROCESS = ("idyn_tasks", "idyn_differentiation", "controllers", "transport", "sim_harness")
+"""Beginnings of the symbols that the second process compiles: half of the work, few callees in common."""
+
 PARTS: dict[str, dict[str, Any]] = {"predictions": {}, "others": {}}
 """Kernel and argument types of the entries by symbol, for two processes."""
 
-if not ("--if-stale" in sys.argv and not loaded()[2]):
-    from idyn.library.build import back, roster
+if not ("--if-stale" in sys.argv and not loaded()[-1]):
+    from idyn.library.build import back, front, sources  # and numba, which is not needed to see whether the library is fresh
 
-    for kernel, kinds in roster.entries():
-        symbol = symbol_of(kernel.py_func, kinds)
-        PARTS["others" if symbol.startswith(roster.SECOND_PROCESS) else "predictions"][symbol] = kernel, kinds
+    for kernel, kinds in entries():
+        symbol = symbol_of(kernel, kinds)
+        PARTS["others" if symbol.startswith(SECOND_PROCESS) else "predictions"][symbol] = kernel, kinds
     with ProcessPoolExecutor(2, get_context("fork")) as pool:
         (first, of_first), (second, of_second) = pool.map(compile_part, PARTS)
-    back.write_libraries([first, second], {"results": of_first | of_second, "sources": roster.sources()})
+    back.write_libraries([first, second], {"results": of_first | of_second, "sources": sources.sources()})
     print(f"kernels built in {time.monotonic() - BEGIN:.0f} s", flush=True)

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
-from numba.core.runtime import rtsys
 
-from idyn.library.build.header import header
-from idyn.library.native import CALL_FILE, FOLDER, LIBRARY_FILE
+from idyn.library.c.header import header
+from idyn.library.kernels import CALL_FILE, FOLDER, LIBRARY_FILE
 
 C = FOLDER / "c"
 INTERFACE = re.findall(r"\b(idyn_[a-z]+)\(", (C / "idyn.h").read_text("utf-8"))
@@ -24,23 +23,6 @@ INTERFACE += "idyn_table_address", "idyn_processor", "idyn_release", "idyn_arena
 
 PROCESSORS = {"x86_64": "x86-64-v3", "aarch64": "generic", "arm64": "generic"}
 """Processor that the machine code is for, by architecture."""
-
-
-COUNTS = ("NRT_incref", "NRT_decref")
-
-COUNT = """
-define void @NAME(ptr %block) alwaysinline {
-  %none = icmp eq ptr %block, null
-  br i1 %none, label %end, label %count
-count:
-  call void @count_NAME(ptr %block)
-  br label %end
-end:
-  ret void
-}
-"""
-"""A count of references, inlined: arrays of records and on the stack have none, and their callers know. numba's own function,
-here `count_NAME`, stays a call: where it was inlined, `predict` took 10 % longer."""
 
 
 def emit(modules: list[Any], symbols: list[str]) -> bytes:
@@ -59,10 +41,7 @@ def emit(modules: list[Any], symbols: list[str]) -> bytes:
     passes.add_jump_threading_pass()
     passes.add_refprune_pass()
     passes.run(module, builder)
-    counting = str(rtsys.library._final_module)
-    for name in COUNTS:
-        counting = counting.replace(f"@{name}(", f"@count_{name}(")
-    module.link_in(llvm.parse_assembly(counting + "".join(COUNT.replace("NAME", name) for name in COUNTS)))
+    module.link_in(llvm.parse_assembly((C / "count.ll").read_text("utf-8")))
     for function in module.functions:
         if not function.is_declaration:
             function.linkage = "external" if function.name in symbols else "internal"

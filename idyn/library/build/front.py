@@ -17,77 +17,61 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu import CPUContext
 from numba.core.types.functions import BaseFunction
+from numba.np.numpy_support import as_dtype
 
-from idyn.library.build.numba_mode import NUMBERS, WORD, as_numba, read, words
+from idyn.library.build.numba_mode import WORD, as_numba, places, read, words
 from idyn.library.records import signature
 
-MOST_WORDS, MOST_ARRAYS = 256, 64
-"""Limits of `call.c` for the arguments and the result of a call."""
+MOST_WORDS = 256
+"""Limit of `call.c` for a call."""
 
 MODULES: list[Any] = []
 """LLVM modules of the kernels and entries compiled so far."""
 
-LETTERS = {numba.types.none: "n"} | {number: letter for letter, number in NUMBERS.items()}
-
 
 @global_compiler_lock
-def compile_entry(kernel: Any, kinds: tuple[Any, ...], symbol: str) -> str:
-    """Compile a kernel for arguments of these types, and the entry that calls it. Return the type of its result, see `give` of
-    `call.c`."""
+def compile_entry(kernel: Any, kinds: tuple[Any, ...], symbol: str) -> Any:
+    """Compile a kernel for arguments of these types, and the entry that calls it. Return the kind of its result, see `_kind` of
+    `idyn.library.kernels`."""
     types = tuple(map(as_numba, kinds))
     kernel.compile(types)
     found = kernel.overloads[types]
-    context, returned, arguments = found.target_context, found.signature.return_type, []
+    context, returned = found.target_context, found.signature.return_type
     module = context.create_module(symbol)
     function = ir.Function(module, ir.FunctionType(ir.IntType(32), [cgutils.voidptr_t]), symbol)
     builder = ir.IRBuilder(function.append_basic_block())
-    place = cgutils.gep_inbounds(builder, builder.bitcast(function.args[0], WORD.as_pointer()), 1)
-    for kind in types:
-        value, place = _taken(context, builder, kind, place)
-        arguments.append(value)
+    place = places(builder, function.args[0], 1)
+    arguments = [read(context, builder, each, place) for each in types]
     callee = context.declare_function(module, found.fndesc)
     status, value = context.call_conv.call_function(builder, callee, returned, types, arguments)
-    described, result = _result(context, builder, returned, value)
-    for k, word in enumerate(result):
-        builder.store(word, cgutils.gep_inbounds(builder, place, k))
+    kind, result = _result(context, builder, returned, value)
+    for word in result:
+        builder.store(word, next(place))
     builder.ret(builder.zext(status.is_ok, ir.IntType(32)))
     MODULES.append(llvm.parse_assembly(str(module)))
-    given = [*signature(kinds)]
-    if len(given) + len(result) > MOST_WORDS or given.count(ord("A")) > MOST_ARRAYS:
-        raise ValueError(f"{symbol}: more than {MOST_WORDS} words or {MOST_ARRAYS} arrays, the most of call.c")
-    return described
+    if len(signature(kinds)) + len(result) > MOST_WORDS:  # four words describe an argument, which is no longer
+        raise ValueError(f"{symbol}: more than {MOST_WORDS} words, the most of call.c")
+    return kind
 
 
-def _taken(context: Any, builder: Any, kind: Any, place: Any) -> tuple[Any, Any]:
-    """Emit an argument of numba's type `kind` from its words, and the place behind these."""
-    if not isinstance(kind, numba.types.BaseTuple):
-        return read(context, builder, kind, place), cgutils.gep_inbounds(builder, place, 1 + getattr(kind, "ndim", 0))
-    members = []
-    for each in kind:
-        value, place = _taken(context, builder, each, place)
-        members.append(value)
-    return context.make_tuple(builder, kind, members), place
-
-
-def _result(context: Any, builder: Any, kind: Any, value: Any) -> tuple[str, list[Any]]:
-    """Return the type of a result as `call.c` reads it, and emit its words. An array, which the caller owns, is a tuple of its
-    owner, address and shape, whose name is the letter of its numbers."""
+def _result(context: Any, builder: Any, kind: Any, value: Any) -> tuple[Any, list[Any]]:
+    """Return the kind of a result, and emit its words. An array, which the caller owns, is a tuple of its owner, address and
+    shape, whose name is the letter of its numbers."""
     kind = numba.types.unliteral(kind)
-    if kind in LETTERS:
-        return LETTERS[kind], [] if kind == numba.types.none else words(context, builder, kind, value)
+    if kind == numba.types.none:
+        return "n", []
+    if isinstance(kind, numba.types.BaseTuple):
+        source = getattr(kind, "instance_class", None)
+        members = [_result(context, builder, each, builder.extract_value(value, k)) for k, each in enumerate(kind)]
+        name = f"{source.__module__}.{source.__name__}" if source else ""
+        return [name, *(each for each, _ in members)], [word for _, found in members for word in found]
     if isinstance(kind, numba.types.Array) and kind.layout == "C":
         owner = builder.ptrtoint(context.make_array(kind)(context, builder, value).meminfo, WORD)
         found = [owner, *words(context, builder, kind, value)]
-        return f"({len(found)}{LETTERS[kind.dtype]}:{'q' * len(found)}", found
-    if not isinstance(kind, numba.types.BaseTuple):
-        raise TypeError(f"an entry returns {kind}, which the library cannot pass to Python")
-    source = getattr(kind, "instance_class", None)
-    name = f"{source.__module__}.{source.__name__}" if source else ""
-    described, emitted = f"({chr(ord('0') + len(kind))}{name}:", list[Any]()
-    for k, each in enumerate(kind):
-        member, found = _result(context, builder, each, builder.extract_value(value, k))
-        described, emitted = described + member, emitted + found
-    return described, emitted
+        return [as_dtype(kind.dtype).char, *"l" * len(found)], found
+    if isinstance(kind, numba.types.Number | numba.types.Boolean):
+        return as_dtype(kind).char, words(context, builder, kind, value)
+    raise TypeError(f"an entry returns {kind}, which the library cannot pass to Python")
 
 
 def keep_modules() -> None:

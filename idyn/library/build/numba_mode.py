@@ -1,56 +1,53 @@
 """Kernels in numba: the types of records and arrays, and the functions that kernels call by name."""
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numba
 import numpy as np
 from llvmlite import ir
+from numba import extending
 from numba.core import cgutils
+from numba.core.caching import IndexDataCacheFile
 from numba.core.imputils import impl_ret_new_ref
 from numba.core.typing.templates import AttributeTemplate
-from numba.extending import (
-    NativeValue,
-    infer_getattr,
-    intrinsic,
-    lower_getattr_generic,
-    lower_setattr_generic,
-    models,
-    overload,
-    register_model,
-    typeof_impl,
-    unbox,
-)
 from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import as_dtype
 
-from idyn.library.build.cache import Kept
+from idyn.library.build.sources import code, reached
+from idyn.library.digest import digest
 from idyn.library.mode import BUILD, MODE
-from idyn.library.records import ArrayRecord, RecordType
+from idyn.library.records import ArrayRecord
 
 WORD = ir.IntType(64)
 
 SMALL = 8192
 """Maximum size of an array on the stack; larger arrays are on the heap [bytes]."""
 
-NUMBERS = {"d": numba.float64, "q": numba.int64, "?": numba.boolean}
+CLASSES: dict[str, type[ArrayRecord]] = {}
+"""Classes of records by the names of their types, which numba's cache keeps."""
 
 
 class Record(numba.types.Type):  # type: ignore[misc]
     """numba's type of a record."""
 
-    def __init__(self, record: RecordType) -> None:
-        super().__init__(f"{record.name} {record.tag}")
-        self.record = record
+    def __init__(self, kind: type[ArrayRecord]) -> None:
+        super().__init__(f"{kind.__module__}.{kind.__qualname__} {kind.TAG}")
+        CLASSES[self.name] = kind
 
 
 def as_numba(kind: Any) -> Any:
     """Return numba's type for a type of an argument or field."""
-    if isinstance(kind, RecordType):
+    if isinstance(kind, type):
         return Record(kind)
     if isinstance(kind, tuple):
         return numba.types.BaseTuple.from_types([*map(as_numba, kind)], type(kind) if hasattr(kind, "_fields") else None)
-    number = NUMBERS[kind.code]
+    number = numba.from_dtype(np.dtype(kind.code))
     return numba.types.Array(number, kind.ndim, "C") if kind.ndim else number
 
 
@@ -58,7 +55,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
     """Return a kernel that numba compiles when it is first called, or takes from its cache; never for literal arguments."""
     kernel = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     if MODE != BUILD:
-        kernel._cache = Kept(function)
+        keep(kernel, function)
     template, plain = kernel.get_call_template, numba.types.unliteral
 
     def of_numbers(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
@@ -68,54 +65,77 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
     return kernel
 
 
-register_model(Record)(models.OpaqueModel)
+def keep(kernel: Any, function: Callable[..., Any]) -> None:
+    """Let numba keep a kernel, in one folder for each state of the sources that its module may use.
+
+    Several processes may write: each gives its files names of its own. By numba's two at once take the same name for different
+    argument types, and later ones call machine code of other types."""
+    root = os.environ.get("NUMBA_CACHE_DIR") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "idyn"
+    state = digest("".join(map(code, sorted(reached(Path(function.__code__.co_filename))))).encode())
+    folder, name = Path(root) / f"{function.__module__}-{state}", f"{function.__name__}.{sys.implementation.cache_tag}"
+    folder.mkdir(parents=True, exist_ok=True)
+    kernel.enable_caching()
+    kernel._cache._cache_file = files = IndexDataCacheFile(str(folder), name, "")
+    files._data_name_pattern = f"{name}.{uuid4().hex}.{{number:d}}.nbc"
 
 
-@typeof_impl.register(ArrayRecord)
+extending.register_model(Record)(extending.models.OpaqueModel)
+
+
+@extending.typeof_impl.register(ArrayRecord)
 def _type_of_record(given: ArrayRecord, _: Any) -> Record:
-    return Record(given.TYPE)
+    return Record(type(given))
 
 
-@unbox(Record)
-def _unbox_record(_kind: Record, given: Any, c: Any) -> NativeValue:
-    return NativeValue(c.pyapi.long_as_voidptr(given))
+@extending.unbox(Record)
+def _unbox_record(_kind: Record, given: Any, c: Any) -> extending.NativeValue:
+    return extending.NativeValue(c.pyapi.long_as_voidptr(given))
 
 
-@infer_getattr
+@extending.infer_getattr
 class _Fields(AttributeTemplate):  # type: ignore[misc]
+    """Types of fields, and of kernels that are attributes of the class of a record."""
+
     key = Record
 
     def generic_resolve(self, kind: Record, name: str) -> Any:
-        field = kind.record.fields.get(name)
-        return None if field is None else as_numba(field)
+        record = CLASSES[kind.name]
+        field = record.FIELDS.get(name)
+        return as_numba(field) if field else numba.typeof(getattr(record, name))
 
 
-@lower_getattr_generic(Record)
+@extending.lower_getattr_generic(Record)
 def _read(context: Any, builder: Any, kind: Record, address: Any, name: str) -> Any:
-    return read(context, builder, as_numba(kind.record.fields[name]), _place(builder, kind, address, name))
+    record = CLASSES[kind.name]
+    if name not in record.FIELDS:
+        return context.get_dummy_value()
+    return read(context, builder, as_numba(record.FIELDS[name]), places(builder, address, record.PLACES[name]))
 
 
-@lower_setattr_generic(Record)
+@extending.lower_setattr_generic(Record)
 def _write(context: Any, builder: Any, signature: Any, args: Any, name: str) -> None:
     (kind, given), (address, value) = signature.args, args
-    field, place = as_numba(kind.record.fields[name]), _place(builder, kind, address, name)
-    for k, word in enumerate(words(context, builder, field, context.cast(builder, value, given, field))):
-        builder.store(word, cgutils.gep_inbounds(builder, place, k))
+    field, targets = as_numba(CLASSES[kind.name].FIELDS[name]), places(builder, address, CLASSES[kind.name].PLACES[name])
+    for word in words(context, builder, field, context.cast(builder, value, given, field)):
+        builder.store(word, next(targets))
 
 
-def _place(builder: Any, kind: Record, address: Any, name: str) -> Any:
-    """Emit a pointer to the first word of a field."""
-    return cgutils.gep_inbounds(builder, builder.bitcast(address, WORD.as_pointer()), kind.record.places[name])
+def places(builder: Any, block: Any, first: int) -> Iterator[Any]:
+    """Emit pointers to the words of a block, one after the other."""
+    block = builder.bitcast(block, WORD.as_pointer())
+    return (cgutils.gep_inbounds(builder, block, k) for k in count(first))
 
 
-def read(context: Any, builder: Any, kind: Any, place: Any) -> Any:
-    """Emit a field or an argument of this type from its words."""
+def read(context: Any, builder: Any, kind: Any, place: Iterator[Any]) -> Any:
+    """Emit a value of this type from the words at the next places."""
+    if isinstance(kind, numba.types.BaseTuple):
+        return context.make_tuple(builder, kind, [read(context, builder, each, place) for each in kind])
     if isinstance(kind, numba.types.Array):
-        data, *shape = (builder.load(cgutils.gep_inbounds(builder, place, k)) for k in range(1 + kind.ndim))
+        data, *shape = (builder.load(next(place)) for _ in range(1 + kind.ndim))
         return _array(context, builder, kind, data, shape, None)
     if kind == numba.boolean:
-        return builder.icmp_unsigned("!=", builder.load(place), WORD(0))
-    return builder.load(builder.bitcast(place, context.get_value_type(kind).as_pointer()))
+        return builder.icmp_unsigned("!=", builder.load(next(place)), WORD(0))
+    return builder.load(builder.bitcast(next(place), context.get_value_type(kind).as_pointer()))
 
 
 def words(context: Any, builder: Any, kind: Any, value: Any) -> list[Any]:
@@ -139,7 +159,7 @@ def _array(context: Any, builder: Any, kind: Any, data: Any, shape: list[Any], o
     return view._getvalue()
 
 
-@intrinsic
+@extending.intrinsic
 def _alloca_array(_: Any, shape: Any, kind: Any) -> Any:
     one, number = isinstance(shape, numba.types.Integer), kind.dtype
     array = numba.types.Array(number, 1 if one else len(shape), "C")
@@ -166,21 +186,8 @@ def _alloca_array(_: Any, shape: Any, kind: Any) -> Any:
     return array(shape, kind), codegen
 
 
-def know(stack_array: Any, attempt: Any, chosen: dict[str, Any]) -> None:
-    """Let kernels call `stack_array` and `attempt` of `idyn.library.kernels`. chosen: kernels of `attempt` by record type"""
-
-    @overload(stack_array, inline="always")
-    def on_stack(shape: Any, kind: Any = np.float64) -> Any:
-        def call(shape: Any, kind: Any = np.float64) -> Any:
-            return _alloca_array(shape, kind)
-
-        return call
-
-    @overload(attempt)
-    def of_law(problem: Any, law: Any, basis: Any, rung: Any) -> Any:
-        kernel = chosen[law.record.name]
-
-        def call(problem: Any, law: Any, basis: Any, rung: Any) -> Any:
-            return kernel(problem, law, basis, rung)
-
-        return call
+def know(stack_array: Any) -> None:
+    """Let kernels call `stack_array` of `idyn.library.kernels`: numba asks for the code for these types, and inlines it."""
+    extending.overload(stack_array, inline="always")(
+        lambda shape, kind=np.float64: lambda shape, kind=np.float64: _alloca_array(shape, kind)
+    )

@@ -1,69 +1,60 @@
 /* Python calls a kernel of the library: arguments are checked and written into a block of words, the GIL is released, and words
-   become the result. `bind(program)` returns the function; program: words and texts as bytes, see idyn.library.native. */
+   become the result. `idyn_bind(parts)` returns the function; parts: see `native` in idyn.library.kernels. */
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 #include <stdint.h>
-#include <string.h>
-typedef struct { const int64_t *at; int64_t *out; Py_buffer held[64]; int arrays; PyTypeObject *record; } Frame;
+typedef union { int64_t l; double d; } Word;
+typedef struct { const int64_t *at; Word *out; Py_buffer held[64]; int arrays; PyTypeObject *record; } Frame;
 
-static int take(Frame *f, PyObject *given) { /* one argument: number, record, array or tuple */
-    double real;
+static int take(Frame *f, PyObject *given) { /* one argument, described by four words, see `signature` */
+    const int64_t *kind = f->at, members = kind[1];
     Py_buffer *b = &f->held[f->arrays];
-    switch (*f->at++) {
-    case 'd': real = PyFloat_AsDouble(given); memcpy(f->out++, &real, 8); return !PyErr_Occurred();
-    case 'q': *f->out++ = PyLong_AsLongLong(given); return !PyErr_Occurred();
-    case '?': *f->out = PyObject_IsTrue(given); return *f->out++ >= 0;
+    f->at += 4;
+    switch (kind[0]) {
+    case 'd': f->out++->d = PyFloat_AsDouble(given); return !PyErr_Occurred();
+    case 'l': f->out++->l = PyLong_AsLongLong(given); return !PyErr_Occurred();
+    case '?': f->out->l = PyObject_IsTrue(given); return f->out++->l >= 0;
     case 'R':
         if (!PyType_IsSubtype(Py_TYPE(given), f->record)) return 0;
-        *f->out = (int64_t)PyLong_AsVoidPtr(given);
-        return *(int64_t *)*f->out++ == *f->at++;
-    case 'A':
-        if (PyObject_GetBuffer(given, b, PyBUF_ND | PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | (f->at[2] ? PyBUF_WRITABLE : 0))) return 0;
-        f->arrays++;
-        const char *format = b->format ? b->format : "B", code = *format == 'l' && b->itemsize == 8 ? 'q' : *format;
-        int sound = code == f->at[0] && !format[1] && b->ndim == f->at[1];
-        *f->out++ = (int64_t)b->buf;
-        for (int k = 0; sound && k < b->ndim; k++) *f->out++ = b->shape[k];
-        f->at += 3;
-        return sound;
+        f->out->l = (int64_t)PyLong_AsVoidPtr(given);
+        return *(int64_t *)f->out++->l == kind[3];
+    case '(':
+        if (!PyTuple_Check(given) || PyTuple_Size(given) != members) return 0;
+        for (int64_t k = 0; k < members; k++) if (!take(f, PyTuple_GetItem(given, k))) return 0;
+        return 1;
     }
-    int64_t members = *f->at++, k = 0;
-    if (!PyTuple_Check(given) || PyTuple_Size(given) != members) return 0;
-    while (k < members && take(f, PyTuple_GetItem(given, k))) k++;
-    return k == members;
+    if (PyObject_GetBuffer(given, b, PyBUF_ND | PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | (kind[2] ? PyBUF_WRITABLE : 0))) return 0;
+    f->arrays++;
+    f->out++->l = (int64_t)b->buf;
+    for (int k = 0; k < b->ndim && k < members; k++) f->out++->l = b->shape[k];
+    const char *format = b->format ? b->format : "B", code = *format == 'q' ? 'l' : *format;
+    return code == kind[3] && !format[1] && b->ndim == members;
 }
-/* A result: none, a number, or a tuple: (, the number of its members, its name, :, its members. `named` takes one with a name. */
-static PyObject *give(const char **type, const int64_t **word, PyObject *named) {
-    double real;
-    switch (*(*type)++) {
-    case 'n': Py_RETURN_NONE;
-    case 'd': memcpy(&real, (*word)++, 8); return PyFloat_FromDouble(real);
-    case 'q': return PyLong_FromLongLong(*(*word)++);
-    case '?': return PyBool_FromLong(*(*word)++ != 0);
+static PyObject *give(PyObject *kind, Word **word) { /* a result: none, a number, or (maker or None, kinds of members) */
+    if (PyTuple_Check(kind)) {
+        PyObject *all = PyTuple_New(PyTuple_Size(kind) - 1), *make = PyTuple_GetItem(kind, 0), *made = NULL;
+        for (int k = 1; all && k < PyTuple_Size(kind); k++) PyTuple_SetItem(all, k - 1, give(PyTuple_GetItem(kind, k), word));
+        if (!PyErr_Occurred()) made = make == Py_None ? Py_NewRef(all) : PyObject_CallObject(make, all);
+        Py_XDECREF(all);
+        return made;
     }
-    Py_ssize_t members = *(*type)++ - '0', length = strcspn(*type, ":");
-    PyObject *all = PyTuple_New(members), *name = PyUnicode_FromStringAndSize(*type, length), *found = NULL;
-    *type += length + 1;
-    for (Py_ssize_t k = 0; all && k < members; k++) PyTuple_SetItem(all, k, give(type, word, named));
-    if (!PyErr_Occurred()) found = length ? PyObject_CallFunctionObjArgs(named, name, all, NULL) : Py_NewRef(all);
-    Py_XDECREF(all), Py_XDECREF(name);
-    return found;
+    switch (*PyBytes_AsString(kind)) {
+    case 'd': return PyFloat_FromDouble((*word)++->d);
+    case 'l': return PyLong_FromLongLong((*word)++->l);
+    case '?': return PyBool_FromLong((*word)++->l != 0);
+    }
+    Py_RETURN_NONE;
 }
-static PyObject *call(PyObject *program, PyObject *const *given, Py_ssize_t count) {
-    const int64_t *head = (const int64_t *)PyBytes_AsString(program); /* kernel, class of records, `named`, texts, (, arguments … */
-    const char *type = (const char *)head + head[3], *expected = type + strlen(type) + 1;
-    int64_t block[256];
-    Frame f = {head + 6, block + 1, .record = (PyTypeObject *)head[1]};
-    int sound = count == head[5], done = 0;
+static PyObject *call(PyObject *parts, PyObject *const *given, Py_ssize_t count) {
+    const int64_t *program = (const int64_t *)PyBytes_AsString(PyTuple_GetItem(parts, 0)); /* the kernel, a tuple of arguments */
+    Word block[256];
+    Frame f = {program + 5, block + 1, .record = (PyTypeObject *)PyTuple_GetItem(parts, 1)};
+    int sound = count == program[2], done = 0;
     for (Py_ssize_t k = 0; sound && k < count; k++) sound = take(&f, given[k]);
-    const int64_t *results = f.out;
-    if (sound) { Py_BEGIN_ALLOW_THREADS done = ((int (*)(void *))head[0])(block); Py_END_ALLOW_THREADS }
+    if (sound) { Py_BEGIN_ALLOW_THREADS done = ((int (*)(void *))program[0])(block); Py_END_ALLOW_THREADS }
     for (int k = 0; k < f.arrays; k++) PyBuffer_Release(&f.held[k]);
-    if (done) return give(&type, &results, (PyObject *)head[2]);
-    return PyErr_Format(sound ? PyExc_RuntimeError : PyExc_TypeError, "%s", sound ? "the kernel failed" : expected);
+    if (done) return give(PyTuple_GetItem(parts, 2), &f.out);
+    return PyErr_Format(sound ? PyExc_RuntimeError : PyExc_TypeError, sound ? "the kernel failed" : "%U", PyTuple_GetItem(parts, 3));
 }
 static PyMethodDef called = {"kernel", (PyCFunction)(void (*)(void))call, METH_FASTCALL, NULL};
-static PyObject *bind(PyObject *module, PyObject *program) { return module ? PyCFunction_New(&called, program) : NULL; }
-static PyMethodDef functions[] = {{"bind", bind, METH_O, NULL}, {NULL, NULL, 0, NULL}};
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_call", NULL, -1, functions, NULL, NULL, NULL, NULL};
-PyMODINIT_FUNC PyInit__call(void) { return PyModule_Create(&module); }
+PyObject *idyn_bind(PyObject *parts) { return PyCFunction_New(&called, parts); }

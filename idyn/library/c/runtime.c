@@ -31,7 +31,6 @@ static void give(Block *block) {
     for (; arena.last && !arena.last->count; arena.last = arena.last->info) arena.top = (char *)arena.last;
 }
 void *NRT_MemInfo_alloc_safe_aligned(size_t size, uint32_t align) { return NRT_MemInfo_alloc_aligned(size, align); }
-void NRT_MemInfo_call_dtor(void *block) { give(block); }
 int numba_attempt_nocopy_reshape(int64_t nd, const int64_t *dims, const int64_t *strides, int64_t newnd, const int64_t *newdims,
                                  int64_t *newstrides, int64_t size, int fortran) { /* of arrays contiguous in C order */
     int64_t step = size;
@@ -40,7 +39,8 @@ int numba_attempt_nocopy_reshape(int64_t nd, const int64_t *dims, const int64_t 
     for (int64_t k = newnd - 1; k >= 0; step *= newdims[k--]) newstrides[k] = step;
     return !fortran;
 }
-void idyn_release(void *block) {
+void idyn_retain(void *block) { ((Block *)block)->count++; }
+__attribute__((visibility("protected"))) void idyn_release(void *block) { /* of the library, where kernels call it, too */
     if (block && !--((Block *)block)->count) give(block);
 }
 int idyn_processor(void) {
