@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: each core has its process, whose threads would wait
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is loaded: each core has its process already
 OTHERS = {"long", "soak", "bench", "browser", "clients", "unitree", "realtime"}
 
 

@@ -91,6 +91,7 @@ OPTIONAL = {"matplotlib", "mujoco", "rosbags", "cyclonedds", "meshcat", "pygame"
 OPTIONAL |= {"pyarrow", "h5py"}
 
 
+@full
 def test_commands_load_without_the_extras_of_others(tmp_path):
     modules: dict[frozenset[str], set[str]] = {}
     for module in {command.module for command in COMMANDS.values()}:

@@ -153,6 +153,7 @@ def test_the_gait_example_makes_a_robot_walk():
     assert not commands[-1].reference.schedule.stance.all()
 
 
+@full
 def test_the_own_robot_guide_gives_a_robot_that_walks_in_mujoco(tmp_path, monkeypatch):
     """The file of the guide, by the commands that it names."""
     monkeypatch.chdir(tmp_path)

@@ -28,6 +28,7 @@ from wire import expect, routed, running, sending
 from idyn import LAWS, InputError, StateMessage, load_controller, load_robot
 from sim_harness.commands.clients import Sample, rows
 from sim_harness.commands.main import main
+from transport.bridges.ros2.bridge import ServerLink
 from transport.protocol.messages.requests import Estop, Hello, Stats, StatsGet
 from transport.robot.planner import Observer
 from transport.server.service import Service
@@ -218,12 +219,13 @@ def test_with_json_on_stdout_all_other_text_is_on_stderr(command, capsys):
     (["--domain", "-1"], "--domain: expected a number ≥ 0, got '-1'"),
     (["--secret", "key"], "--secret: expected --secret and --server-key together"),
     (["--interface", "eth0"], "--yes: expected a terminal to confirm the checklist, or --yes"),
-    ([], "no answer from ipc:///nowhere within 500 ms"),
+    ([], "no answer from ipc:///nowhere within 50 ms"),
     (["--interface", "eth0", "--read-only"], "no answer from ipc:///nowhere"),
     (["--interface", "eth0", "--yes"], "no answer from ipc:///nowhere"),
 )
 def test_what_cannot_work_is_refused_before_anything_is_sent(words, problem, capsys, monkeypatch):
     monkeypatch.setattr("transport.robot.client.PROBE_MS", 5)
+    monkeypatch.setitem(ServerLink.__init__.__kwdefaults__, "timeout_ms", 50)
     assert problem in fails(capsys, "bridge", "ros2", "ipc:///nowhere", *words)
     monkeypatch.setenv("ROS_DOMAIN_ID", "home")
     assert "ROS_DOMAIN_ID: expected a number ≥ 0, got 'home'" in fails(capsys, "bridge", "ros2", "ipc:///nowhere")

@@ -7,7 +7,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import pytest
-from fast import every, fast, first_is_fast
+from fast import every, fast, first_is_fast, full
 from rigs import RIGID, at_rest, controller, nudged
 
 import idyn.model.robot
@@ -393,6 +393,7 @@ def test_motion_and_contact_forces_match_the_prediction(name, kind, axis, law):
     assert np.abs(travel).max() > 0.009
 
 
+@full
 @every("kind", first_is_fast(["squat", "sway"]))
 def test_selection_removes_the_chatter_of_an_indeterminate_stance(kind):
     """Basic solutions found anew each tick jump between feet; with it torques are smooth, at the same motion [ZD Table 4].
@@ -438,7 +439,7 @@ def test_the_shipped_controller_stands_on_rigid_and_on_soft_ground(name, law, en
     assert np.abs(np.diff(loop.taus[-100:], axis=0)).mean() / DT < 5.0
 
 
-@pytest.mark.parametrize(("name", "steps"), first_is_fast([("go2-trot", 700), ("go2", 200), ("g1-walk", 300)]))
+@pytest.mark.parametrize(("name", "steps"), first_is_fast([("go2-trot", 700), ("go2", 200), ("g1-walk", 300)], 0))
 def test_a_run_in_utm_coordinates_is_that_at_the_origin(name, steps):
     """5500 km away, where positions are rounded to 0.9 nm: every torque within 5 µN·m, the base within 0.1 µm."""
     loops = []

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import every, every_row, first_is_fast
+from fast import every, every_row, first_is_fast, full
 from rigs import DT, Walker, at_rest, controller, stances
 from scipy.spatial.transform import Rotation
 
@@ -52,6 +52,7 @@ def test_the_gait_changes_when_all_feet_stand_and_soon(when):
     assert not any(reference.problem for reference in references)
 
 
+@full
 @every(("pattern", "pairs"), [("trot", [(0, 3), (1, 2)]), ("pace", [(0, 2), (1, 3)]), ("bound", [(0, 1), (2, 3)])])
 def test_pairs_of_feet_lift_together_half_a_period_after_the_others(pattern, pairs):
     walker, _ = walking()

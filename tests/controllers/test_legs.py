@@ -8,7 +8,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 import qpsolvers
-from fast import every, every_row, first_is_fast
+from fast import every, every_row, first_is_fast, full
 from many_hinges import quadruped_of
 from rigs import Walker
 from scipy.integrate import solve_ivp
@@ -210,6 +210,7 @@ def test_legs_of_two_hinges_reach_further_forwards_than_sideways(name):
 # -- closed legs -----------------------------------------------------------------------------------------------------------
 
 
+@full
 def test_closed_legs_walk_in_the_plan():
     walker = Walker("fivebar", velocity=(0.2, 0.0, 0.0))
     robot, moved, last = walker.robot, [], None
@@ -337,7 +338,7 @@ def mpc_planner(pattern="trot", name="quadruped"):
 def test_feet_swing_in_the_groups_of_the_gait_and_the_others_get_forces(pattern, groups):
     plan, robot, state = mpc_planner(pattern)
     keys, found = robot.spheres.keys, set()
-    for k in range(80):
+    for k in range(40):
         asked = plan.plan(0.01 * k, state)
         names = [task.label() for task in asked.tasks]
         swings = tuple(i for i, key in enumerate(keys) if f"swing {key}" in names)

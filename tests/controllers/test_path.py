@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fast import every, every_row, first_is_fast
+from fast import every, every_row, first_is_fast, full
 from rigs import at_rest, controller
 
 from controllers.build import build_controller
@@ -262,7 +262,7 @@ def test_a_reference_is_continuous_and_its_speeds_are_its_derivatives(name):
     assert (q[1:] <= robot.limits.q_max + 1e-9).all()
 
 
-@pytest.mark.parametrize("name", first_is_fast(LYING))
+@pytest.mark.parametrize("name", first_is_fast(LYING, 0))
 def test_it_rises_straight_up_over_feet_that_stay(name):
     plan = planner(name)
     robot, stance = load_robot(f"{name}-lying")
@@ -275,6 +275,7 @@ def test_it_rises_straight_up_over_feet_that_stay(name):
     np.testing.assert_allclose(follow(plan, 0.0, 0.01, name, since=4.0)[-1].q, robot.joint_angles(stance), atol=1e-9)
 
 
+@full
 @every(("roll", "pushing"), first_is_fast([(np.pi - 0.3, "L"), (np.pi / 2, "R"), (np.pi + 0.3, "R"), (-np.pi / 2, "L")], 2))
 def test_the_higher_legs_push_from_the_back_and_the_lower_ones_from_a_side(roll, pushing):
     robot, _ = load_robot("go2-lying")
@@ -302,6 +303,7 @@ def test_after_pushes_in_vain_the_other_side_pushes_and_the_reply_says_so():
     assert said[2] == "getting up: 2 pushes did not roll the robot over"
 
 
+@full
 def test_a_standing_robot_that_tips_begins_anew_and_only_a_lying_one_drags():
     plan = planner()
     follow(plan, 0.0, 4.0)

@@ -224,6 +224,7 @@ def test_predictions_are_compared_after_the_actuation_delay(stand):
             assert (worst < 1e-9) == matches
 
 
+@full
 @every(("at", "counts"), [("stop", False), ("middle", True)])
 def test_the_load_of_a_stop_does_not_count(at, counts):
     """A knee without a motor is predicted to turn by 50 rad/s², as by a torque about it with motors locked; the robot rests."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import every, first_is_fast
+from fast import every, first_is_fast, full
 from rigs import DT, Walker
 from scipy.spatial.transform import Rotation
 
@@ -146,6 +146,7 @@ class SlopeWalker(Walker):
         return np.concatenate([base.R.T @ (u[0], u[1], rise), base.R.T @ (0.0, 0.0, u[2]) + base.w])
 
 
+@full
 @pytest.mark.parametrize("ground", first_is_fast(["standing", "told"]))
 @pytest.mark.parametrize("name", first_is_fast(["go2", "quadruped", "solo12", "a1"]))
 def test_standing_feet_stay_where_they_are_on_a_slope(name, ground):

@@ -203,6 +203,7 @@ def test_the_log_fails(tmp_path, monkeypatch, spoil, says):
         assert trial.client.received[-1].message.startswith(f"not logged: {says}")
 
 
+@full
 @told("the folder of the log is replaced by a link", "a warning; the log goes on in the folder that it began in", "goes on")
 def test_the_folder_of_the_log_is_replaced(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("transport.log.recorder.CHECK_S", 0.0)
@@ -271,6 +272,7 @@ def test_a_planner_ends(trial):
     assert np.abs(np.frombuffer(trial.client.received[-1].tau) - np.frombuffer(before.tau)).max() < 1.0
 
 
+@full
 @told(
     "an old command comes again, byte for byte, after it has expired",
     "`out_of_order`, or `duplicate` for a command without `seq`",
@@ -296,6 +298,7 @@ def test_an_old_command(trial):
             assert any("expired" in message for message in messages(trial))
 
 
+@full
 @told("a planner starts twice under one name", "`not_controlling`, while the command of the first is in force", "goes on")
 @told("a second planner commands while the command of another one is in force", "`not_controlling`", "goes on")
 @told("a planner that is not listed sends plan_hello", "`not_controlling`", "goes on")
@@ -349,6 +352,7 @@ def asked_again(trial: Trial, tasks: list) -> None:
     assert any(not task.met for reply in trial.client.received for task in reply.tasks)
 
 
+@full
 @told("contradictory tasks at one level", "the tasks are not met, and what is missing", "goes on")
 @told("targets that standing feet and the weight do not permit", "the tasks are not met, and what is missing", "goes on")
 def test_unreachable_and_contradictory_targets(trial):
@@ -445,12 +449,13 @@ def flickered(period: int) -> tuple[Rehearsal, str]:
     return robot, refusal
 
 
+@full
 @told(
     "modes of contacts and targets change with every command, as often as every state",
     "–, or a fault: `roughness: the torques oscillate …`, `base turns …`",
     "goes on, or damps until `reset`",
 )
-@pytest.mark.parametrize("period", [1, pytest.param(5, marks=pytest.mark.full)])
+@pytest.mark.parametrize("period", [1, 5])
 def test_flickering_commands(period):
     """The commands hold no attitude; the outcome depends on when they arrive, here in the robot's time as targets do."""
     robot, refusal = flickered(period)

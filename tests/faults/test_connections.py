@@ -242,6 +242,7 @@ def framings(stop: Estop) -> dict[str, list[bytes]]:
     }
 
 
+@full
 @told(
     "an emergency stop by a key that may not stop the robot, in several parts, padded or malformed",
     "`not_controlling`",
@@ -269,6 +270,7 @@ def test_a_role_holds_for_every_framing(tmp_path):
             trial.side.reset()
 
 
+@full
 def test_a_message_that_does_not_wait(trial):
     """Its answer delays no state, and its refusal is told with the next state."""
     for _ in range(5):

@@ -186,6 +186,7 @@ def test_a_log_that_is_no_regular_file(tmp_path, capsys, kind, name, monkeypatch
             assert said == f"idyn: log.mcap: expected a regular file, got {name}\n"
 
 
+@full
 @every(("record", "says"), [(b"\0" * 9, "a record of type 0"), (b"\x90" + b"\0" * 8, "more than 10000 records in a row")])
 @told(
     "a log that begins as one, with 50 MB of zeros or of empty records", "every tool ends at once: an error names the file", "–"

@@ -255,7 +255,7 @@ def stop_of(trial: Trial) -> StateMessage:
     return StateMessage(session=trial.client.session, seq=10_000, t_robot=10**12, q=q, vel=vel, flags=Flags(estop=True))
 
 
-@pytest.mark.parametrize("attempt", first_is_fast(range(5), 2))
+@pytest.mark.parametrize("attempt", first_is_fast(range(5)))
 @told("an emergency stop over a new connection, whose next state is already queued", "`not_controlling`", "damps until `reset`")
 def test_a_stop_over_a_new_connection(trial, other, attempt):
     stop = stop_of(trial)
@@ -324,6 +324,7 @@ def test_a_removed_address(trial, monkeypatch):
     trial.stands()
 
 
+@full
 @told(
     "the file of the server's address is replaced by another server's",
     "ends, with a goodbye",

@@ -119,7 +119,7 @@ def spoiled(a, rng, f, q_ddot):
     yield msgspec.structs.replace(a, y=a.y + size * rng.normal(size=len(a.y)))
 
 
-@pytest.mark.parametrize("count", first_is_fast([3, 24]))
+@pytest.mark.parametrize("count", first_is_fast([2, 24]))
 @every("law", [law for law in LAWS if make_law(law).conditions is not Conditions.SOFT])
 @each_walker
 def test_residuals_match_dense_numpy(name, law, count):

@@ -84,7 +84,7 @@ def sliding(name, seed, points):
     return many_points(msgspec.structs.replace(scene, robot=scenes.limitless(name), state=moving), points)
 
 
-@pytest.mark.parametrize("law", first_is_fast(["coulomb", "exact-cone"]))
+@pytest.mark.parametrize("law", first_is_fast(["coulomb", "exact-cone"], 0))
 @each_walker
 def test_sliding_feet_share_their_load_by_selection(name, law):
     """Friction of sliding points stays at its limit, the load is shared freely; on round cones, by fewer points."""
@@ -362,6 +362,7 @@ def test_torque_limits_are_kept_where_possible(name, law, share):
     assert kept > 0 or share == 0.5
 
 
+@pytest.mark.full
 @every("law", first_is_fast(["coulomb", "convex"]))
 @each_walker
 def test_within_the_limits_the_torque_is_the_smallest(name, law):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import mujoco
 import numpy as np
 import pytest
-from fast import every, every_row, fast
+from fast import every, every_row, fast, full
 from scenes import walker
 from scipy.optimize import minimize
 
@@ -371,6 +371,7 @@ def legs():
     return robot, q, [hold, upright, into, posture]
 
 
+@full
 @pytest.mark.parametrize("scene", fast([arms, legs], arms))
 def test_links_stop_at_the_distance_and_collide_without_it(scene):
     """The distance may fall short by 0.2 mm while links turn about each other."""

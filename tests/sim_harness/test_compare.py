@@ -241,6 +241,7 @@ while not Path({other!r}).exists():
 """A task that ends only beside another one."""
 
 
+@full
 def test_tasks_run_side_by_side_again_after_one_has_ended_its_process(tmp_path):
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
     slow = "import time; time.sleep(0.5)"  # no other task begins before the dead process is noticed

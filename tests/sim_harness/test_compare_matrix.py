@@ -248,6 +248,7 @@ def summary(comparison):
     return run
 
 
+@full
 def test_the_matrix_covers_every_engine_and_every_predicting_law(comparison):
     elsewhere = {"sensed", "enumeration", "mujoco"}  # is told; takes two feet; is for one world
     for part in ("stance", "push", "trot"):

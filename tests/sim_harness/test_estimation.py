@@ -192,7 +192,7 @@ def test_after_a_reset_or_a_gap_the_estimate_begins_anew():
 
 def test_a_foot_that_slides_is_named_and_not_believed():
     """A standing go2 whose front left foot is dragged forward by 0.5 m/s under load."""
-    robot, trace = trotted(2.0)
+    robot, trace = trotted(0.25)
     measured, _ = readings(trace, 2)
     still = measured[100]
     filter_ = estimator(robot)

@@ -260,6 +260,7 @@ def test_sessions_are_numbered_in_order(logged: Logged, tmp_path: Path) -> None:
     assert second.trace.refusal(9).startswith("wrong_length")
 
 
+@full
 def test_rerun_reads_numbers_poses_and_arrows(logged: Logged) -> None:
     from rerun.chunk import RrdReader  # noqa: PLC0415  (a second of imports, in one worker only)
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from fast import every, fast, first_is_fast
+from fast import every, fast, first_is_fast, full
 from problems import step_problem
 
 from controllers.build import build_controller, changed
@@ -27,7 +27,7 @@ DT = 1e-3
 G = 9.81
 MASS = 6000 * 0.05071**3
 FINGERS = ["F_00", "F_01", "F_10", "F_11"]
-RIGID = pytest.mark.parametrize("engine", ["lcp", "newton"])
+RIGID = pytest.mark.parametrize("engine", first_is_fast(["lcp", "newton"]))
 
 
 def world(mu=100.0, engine="lcp"):
@@ -62,6 +62,7 @@ def test_the_box_receives_the_opposite_of_the_finger_forces(engine):
     assert pressed >= 19  # the fingers begin a fraction of a micrometre off the box
 
 
+@full
 @pytest.mark.parametrize(("law", "mode"), fast([("no-slip", "ok"), ("coulomb", "ok"), ("convex", "degraded")], "convex"))
 def test_forces_that_the_world_does_not_confirm_are_reported(law, mode):
     """The arm follows its path under each of them, but the normal forces of [ZD Eq. 69] do not exist in the world."""

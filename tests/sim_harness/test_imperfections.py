@@ -72,6 +72,7 @@ def test_noise_is_white_with_the_given_width_in_its_quantity_only(robot, state, 
         np.testing.assert_allclose(lagged, 0, atol=5 / np.sqrt(n))
 
 
+@full
 @every("quantity", WIDTHS)
 def test_a_bias_stays_for_a_run_and_differs_from_run_to_run(robot, state, quantity):
     settings = Sensing(bias=Spread(**{quantity: WIDTHS[quantity]}))
@@ -290,7 +291,7 @@ def test_the_server_gets_measured_states_and_the_trace_true_ones(tmp_path):
     np.testing.assert_allclose(np.delete(seen - run.trace.q, 2, axis=1), 0, atol=1e-9)
 
 
-@pytest.mark.parametrize("height", first_is_fast([-0.01, 0.0, 0.01]))
+@pytest.mark.parametrize("height", first_is_fast([-0.01, 0.0, 0.01], 0))
 def test_with_foot_switches_an_error_of_the_base_height_does_not_matter(tmp_path, height):
     """Ten times the error that geometry tolerates; only names of contacts are on the wire; the log replays exactly."""
     log = tmp_path / "log.mcap"
@@ -313,6 +314,7 @@ def used_friction(trace):
     return (tangential[pressed] / normal[pressed]).max()
 
 
+@full
 def test_the_world_has_another_slope_friction_or_terrain_than_the_controller():
     """A slope that is as slippery as ice in the world only, and hills in the world only."""
     slope = {"controller": {"contact": {"terrain": {"kind": "slope", "angle": 0.1}}}}

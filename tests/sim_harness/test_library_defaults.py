@@ -150,6 +150,7 @@ def measured(world, state, tau):
     return np.mean([world.step(tau, DT / STEPS).normal_force.sum() for _ in range(STEPS)])
 
 
+@full
 @pytest.mark.parametrize("count", first_is_fast([4, 24]))
 @every("mode", first_is_fast(MODES))
 @pytest.mark.parametrize("speed", first_is_fast([1.0, 1.5, 0.4]))

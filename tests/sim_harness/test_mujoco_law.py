@@ -112,6 +112,7 @@ def test_forces_are_those_of_the_world(name, cone):
         check(world, make_law("mujoco", cone=cone, contact=SoftContact(solref=ground)), 4)
 
 
+@full
 @every("cone", first_is_fast(["elliptic", "pyramidal"]))
 @every("variant", VARIANTS)
 @every("dim", [3, 6])

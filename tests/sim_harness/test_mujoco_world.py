@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 import pytest
 import urdf
-from fast import every, every_row, fast, first_is_fast
+from fast import every, every_row, fast, first_is_fast, full
 from stands import WORLDS, Stand, block_world, robot_world
 
 from controllers.config.loading import parse
@@ -451,6 +451,7 @@ def test_coulomb_friction_brakes_evenly_and_then_holds(coulomb):
     assert abs(speeds[-1]) < 1e-12
 
 
+@full
 @pytest.mark.parametrize("share", fast([0.5, 0.999, -0.999], -0.999))
 def test_a_load_below_the_friction_moves_nothing(share):
     speeds = spin(wheel_world(coulomb=0.2), 0.0, share * 0.2, 3000)

@@ -80,6 +80,7 @@ def test_a_humanoid_without_a_pose_stands_with_its_mass_above_its_soles(tmp_path
     assert np.abs(places.mean(axis=0) - com)[:2].max() < 0.01
 
 
+@full
 def test_gains_follow_the_inertia_of_light_joints(tmp_path):
     """B1's gripper: its inertia about its axis, with the robot free, is below damping × period. No rotor is invented for it."""
     path = drafted("b1_description/urdf/b1-z1.urdf", tmp_path)
@@ -94,6 +95,7 @@ def test_gains_follow_the_inertia_of_light_joints(tmp_path):
     assert (command.drive.kd == asked).sum() > 12
 
 
+@full
 def test_an_arm_is_fixed_to_the_world_in_a_pose_that_its_motors_hold(tmp_path):
     """Baxter's shoulders hold less than its arms stretched out, the pose at zero."""
     robot, pose = load_robot(str(drafted("baxter_description/urdf/baxter.urdf", tmp_path)))
@@ -334,6 +336,7 @@ def test_legs_that_lie_flat_or_point_up_at_zero_are_found(tmp_path, capsys, alon
     assert "walked" in prints(capsys, "simulate", target, "--seconds", "4")
 
 
+@full
 def test_a_model_with_y_up_is_told_how_to_turn(tmp_path, capsys):
     """The same quadruped turned about its x axis; the joint that the message names turns it back."""
     legs = [flat_leg(name, (x, 0, -y), (0, -1, 0)) for name, (x, y) in CORNERS.items()]
@@ -359,6 +362,7 @@ def test_of_two_halves_of_a_leg_one_has_the_contact(tmp_path, capsys):
     assert "another foot is beside them: FLb_shank, FRb_shank, RLb_shank, RRb_shank" in said
 
 
+@full
 def test_legs_of_two_joints_rest_although_their_planes_are_not_exactly_vertical(tmp_path, capsys):
     """With an angle of 1.57075 rad in the URDF a foot cannot reach its place sideways, by 10 nm."""
     parts = [flat_leg(name, (x, y, 0.001 * x), (0, 0, -1), rpy="4.7e-3 0 0") for name, (x, y) in CORNERS.items()]

@@ -111,7 +111,7 @@ def test_the_robot_stands_within_a_second_after_the_commands_end(name):
     assert any("expired" in message for message in drive.messages)
 
 
-@pytest.mark.parametrize("name", first_is_fast(["go2", "a1", "solo12", "quadruped"]))
+@pytest.mark.parametrize("name", first_is_fast(["go2", "a1", "solo12", "quadruped"], 0))
 def test_a_standing_robot_moves_to_the_commanded_pose_and_back(name):
     robot, wanted = DrivenRobot(name), np.array([LOWER, ROLL, PITCH])  # in the same order as in replies
     robot.run(0.8)
@@ -410,7 +410,7 @@ def test_robots_go_as_fast_as_commanded_in_every_pattern(case):
     assert run.summary.modes["ok"] > 0.97
 
 
-@pytest.mark.parametrize(("k", "seconds"), first_is_fast([(5, 0.7), (5, DIES), (8, DIES)]))
+@pytest.mark.parametrize(("k", "seconds"), first_is_fast([(5, 0.7), (5, DIES), (8, DIES)], 0))
 def test_a_robot_stands_after_its_planner_died(k, seconds):
     dies = seconds + k * gait_of("go2", "trot").period / DEATHS
     stood(outcome_of("go2", "trot", True, 0, dies, dies + seconds), tilt=0.15)
@@ -516,6 +516,7 @@ def world_of(plan: Plan, seed: int | None = None):
     return simulated_robot(plan, client=None, seed=seed).world  # type: ignore[arg-type]
 
 
+@full
 @every(("pose", "tilt"), first_is_fast([("belly", 0.0), ("back", np.pi)]))
 def test_a_dropped_robot_rests_as_told_and_differs_by_seed(pose, tilt):
     plan = lying_plan("quadruped", lying=pose)

@@ -347,6 +347,7 @@ def test_missing_values_leave_gaps():
     np.testing.assert_array_equal(high[:3, 0], [2.0, np.nan, 8.0])
 
 
+@full
 @every(("experiment", "known"), first_is_fast([("trot", True), ("trot-quadruped", False)]))
 def test_the_force_of_a_touchdown_is_predicted_only_if_the_contact_is_known(experiment, known):
     """As docs/how-to/view.md explains: switches report a contact with the state after the touchdown."""

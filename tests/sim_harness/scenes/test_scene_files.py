@@ -31,15 +31,13 @@ CLAIMS = [(name, each if type(each) is str else each["kind"]) for name in SCENES
 LONG = {"arch", "clutter", "crank-rocker", "dual-arm"}
 FAST = {  # A scene of each engine
     ("elastic-foundation", "first-order"),
-    ("grasp-ball", "newton"),
     ("grasp-lift", "sap"),
     ("heavy-stack", "dissipation"),
+    ("heavy-stack", "newton"),
     ("heavy-stack", "no-slip"),
     ("ramp-friction", "lcp"),
     ("rolls", "mujoco"),
     ("rolls", "penalty"),
-    ("servo-arm", "lcp"),
-    ("spring-cylinder", "sap"),
     ("viscous-slide", "viscous"),
 }
 

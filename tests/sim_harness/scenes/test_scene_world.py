@@ -125,6 +125,7 @@ def test_the_checker_finds_wrong_answers():
     assert found(good, replace(problem, gaps=problem.gaps + 0.01)).gap_work == pytest.approx(0.01 * 9.81)
 
 
+@full
 def test_given_moments_and_centre_give_the_mass_matrix_and_the_centre_flies_on_a_parabola():
     settings = scene(BLOCK, dt=1e-4, duration=0.1)
     model = SceneModel(settings)

@@ -59,6 +59,12 @@ def test_a_rate_cannot_be_loosened_from_the_default_of_the_robot():
         changed({"settings": {"safety": OWN}}, {"safety": {"torque_rate": None}}, {"safety": OWN}, 500.0)
 
 
+@pytest.fixture
+def service():
+    builder = ControllerBuilder(controller_from_snapshot, in_thread=False)
+    return Service(load_controller("quadruped"), ServerSettings(controller="quadruped"), builder=builder)
+
+
 @every_row(
     ({"contact": {7: False}}, "settings.contact: expected names of settings as keys, got 7"),
     ({7: {}}, "expected `str`, got `int` - at `key` in `$.settings`"),
@@ -67,10 +73,7 @@ def test_a_rate_cannot_be_loosened_from_the_default_of_the_robot():
     ({"safety": {"max_tilt": float("nan")}}, "settings.safety.max_tilt"),
     *(({"contact": {"terrain": {"kind": "heightmap"} | terrain}}, "contact.terrain") for terrain in WILD),
 )
-def test_invalid_settings_are_refused_and_change_nothing(settings, message):
-    builder = ControllerBuilder(controller_from_snapshot, in_thread=False)
-    service = Service(load_controller("quadruped"), ServerSettings(controller="quadruped"), builder=builder)
-
+def test_invalid_settings_are_refused_and_change_nothing(settings, message, service):
     def set_to(changes: dict) -> object:
         request = msgpack.packb({"t": "config_set", "v": SCHEMA, "settings": changes})
         return decode(service.handle(b"a", request, 0).reply)

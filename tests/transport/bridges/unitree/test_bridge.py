@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from fast import every_row
+from fast import every_row, full
 from mcap.reader import make_reader
 from sdk import FOLDER, with_unitree
 from wire import running
@@ -87,6 +87,7 @@ def test_a_script_is_done_and_ends_in_damping(puppet):
     assert all(command.is_sound for command in puppet.commands[::50])
 
 
+@full
 def test_some_steps_need_a_server_and_the_user_ends_a_script(puppet):
     for step in (Step("velocity", 1.0, (0.1, 0.0, 0.0)), Step("remote", 1.0)):
         assert bridge([]).run([step]).ended == f"the step '{step.word}' needs a server (--connect)"
@@ -173,6 +174,7 @@ def test_a_motor_that_loses_commands_ends_the_bridge(puppet):
     assert report.ended == "the motor of FL_hip_joint has lost 500 commands"
 
 
+@full
 def test_another_process_that_begins_to_send_commands_ends_the_bridge(puppet):
     made = []
     threading.Timer(1.0, lambda: made.append(bus().writer(COMMAND, GO2.family.command))).start()
