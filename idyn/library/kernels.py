@@ -85,7 +85,7 @@ def load() -> tuple[Any, Any, dict[str, Any], str]:
     """Return the library, `idyn_bind` of `call.c`, the kinds of the results of entries, and why it is refused, or ''."""
     try:
         library, bind = ctypes.CDLL(str(LIBRARY_FILE)), ctypes.PyDLL(str(CALL_FILE)).idyn_bind
-    except OSError as error:
+    except (OSError, AttributeError) as error:
         return None, None, {}, f"the library of kernels is not built for this machine ({error}); build it: {BUILT_BY}"
     bind.restype, bind.argtypes = ctypes.py_object, [ctypes.py_object]
     table = json.loads(ctypes.c_char_p.in_dll(library, "idyn_table_address").value or b"{}")

@@ -1,2 +1,1 @@
-"""Compilation of kernels with numba: into the library, and when they are called. The only folder that
-imports numba or llvmlite, and their private interfaces."""
+"""Compilation of kernels with numba, whose private interfaces nothing else uses: into the library, and when they are called."""

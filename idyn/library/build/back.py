@@ -2,25 +2,22 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from idyn.library.build.sources import PACKAGES
 from idyn.library.c.header import header
 from idyn.library.kernels import CALL_FILE, FOLDER, LIBRARY_FILE
 
 C = FOLDER / "c"
-INTERFACE = re.findall(r"\b(idyn_[a-z]+)\(", (C / "idyn.h").read_text("utf-8"))
-INTERFACE += "idyn_table_address", "idyn_processor", "idyn_release", "idyn_arena_begin", "idyn_arena_end"
-"""What is visible beside the entries: the C interface, and what it and Python call."""
-
 PROCESSORS = {"x86_64": "x86-64-v3", "aarch64": "generic", "arm64": "generic"}
 """Processor that the machine code is for, by architecture."""
 
@@ -69,8 +66,7 @@ def compiler() -> list[str]:
     found = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
     if found:
         return found.split()
-    probe = subprocess.run([sys.executable, "-m", "ziglang", "version"], capture_output=True, check=False)
-    if probe.returncode:
+    if find_spec("ziglang") is None:
         raise RuntimeError("the library of kernels needs a C compiler: install gcc or clang, or `pip install ziglang`")
     return [sys.executable, "-m", "ziglang", "cc"]
 
@@ -79,11 +75,10 @@ def write_libraries(objects: list[bytes], table: dict[str, Any]) -> None:
     """Write `libidyn.so`, of object files and a table, and the module that calls it beside the sources, both at once."""
     text = json.dumps(table, sort_keys=True, separators=(",", ":"))
     quoted = "\n".join(json.dumps(text[k : k + 4000]) for k in range(0, len(text), 4000))
-    names = [*table["results"], *INTERFACE]
     texts = {
         "table.c": f"static const char table[] =\n{quoted};\nconst char *idyn_table_address = table;\n",
         "idyn_kernels.h": header(),
-        "visible.map": f"{{ global: {' '.join(f'{each};' for each in names)} local: *; }};\n",
+        "visible.map": f"{{ global: {' '.join(f'{each}_*;' for each in PACKAGES)} local: *; }};\n",
     }
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)

@@ -6,6 +6,8 @@ LLVM modules, with no machine code on the way: `_keep_module` replaces the end o
 """
 
 import gc
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -19,11 +21,7 @@ from numba.core.cpu import CPUContext
 from numba.core.types.functions import BaseFunction
 from numba.np.numpy_support import as_dtype
 
-from idyn.library.build.numba_mode import WORD, as_numba, places, read, words
-from idyn.library.records import signature
-
-MOST_WORDS = 256
-"""Limit of `call.c` for a call."""
+from idyn.library.build.numba_mode import WORD, as_numba, places, read, write
 
 MODULES: list[Any] = []
 """LLVM modules of the kernels and entries compiled so far."""
@@ -40,37 +38,37 @@ def compile_entry(kernel: Any, kinds: tuple[Any, ...], symbol: str) -> Any:
     module = context.create_module(symbol)
     function = ir.Function(module, ir.FunctionType(ir.IntType(32), [cgutils.voidptr_t]), symbol)
     builder = ir.IRBuilder(function.append_basic_block())
-    place = places(builder, function.args[0], 1)
+    indices = count(1)
+    place = places(builder, function.args[0], indices)
     arguments = [read(context, builder, each, place) for each in types]
     callee = context.declare_function(module, found.fndesc)
     status, value = context.call_conv.call_function(builder, callee, returned, types, arguments)
-    kind, result = _result(context, builder, returned, value)
-    for word in result:
-        builder.store(word, next(place))
+    kind = _write_result(context, builder, returned, value, place)
     builder.ret(builder.zext(status.is_ok, ir.IntType(32)))
     MODULES.append(llvm.parse_assembly(str(module)))
-    if len(signature(kinds)) + len(result) > MOST_WORDS:  # four words describe an argument, which is no longer
-        raise ValueError(f"{symbol}: more than {MOST_WORDS} words, the most of call.c")
+    if next(indices) > 256:
+        raise ValueError(f"{symbol}: the arguments and the result of a call are more than the 256 words of call.c")
     return kind
 
 
-def _result(context: Any, builder: Any, kind: Any, value: Any) -> tuple[Any, list[Any]]:
-    """Return the kind of a result, and emit its words. An array, which the caller owns, is a tuple of its owner, address and
-    shape, whose name is the letter of its numbers."""
+def _write_result(context: Any, builder: Any, kind: Any, value: Any, place: Iterator[Any]) -> Any:
+    """Emit stores of a result to the next places, return its kind. An array, which the caller owns, is a tuple of its owner,
+    address and shape, whose name is the letter of its numbers."""
     kind = numba.types.unliteral(kind)
     if kind == numba.types.none:
-        return "n", []
+        return "n"
     if isinstance(kind, numba.types.BaseTuple):
         source = getattr(kind, "instance_class", None)
-        members = [_result(context, builder, each, builder.extract_value(value, k)) for k, each in enumerate(kind)]
+        members = ((each, builder.extract_value(value, k)) for k, each in enumerate(kind))
         name = f"{source.__module__}.{source.__name__}" if source else ""
-        return [name, *(each for each, _ in members)], [word for _, found in members for word in found]
+        return [name, *(_write_result(context, builder, *each, place) for each in members)]
     if isinstance(kind, numba.types.Array) and kind.layout == "C":
-        owner = builder.ptrtoint(context.make_array(kind)(context, builder, value).meminfo, WORD)
-        found = [owner, *words(context, builder, kind, value)]
-        return [as_dtype(kind.dtype).char, *"l" * len(found)], found
+        builder.store(builder.ptrtoint(context.make_array(kind)(context, builder, value).meminfo, WORD), next(place))
+        write(context, builder, kind, value, place)
+        return [as_dtype(kind.dtype).char, *"ll", *"l" * kind.ndim]
     if isinstance(kind, numba.types.Number | numba.types.Boolean):
-        return as_dtype(kind).char, words(context, builder, kind, value)
+        write(context, builder, kind, value, place)
+        return as_dtype(kind).char
     raise TypeError(f"an entry returns {kind}, which the library cannot pass to Python")
 
 
@@ -102,6 +100,5 @@ def _remembered(resolve: Any) -> Any:
 
 
 def _keep_module(library: Any) -> None:
-    library._raise_if_finalized()
     library._finalized = True
     MODULES.append(library._final_module)

@@ -26,8 +26,7 @@ from idyn.library.records import ArrayRecord
 
 WORD = ir.IntType(64)
 
-SMALL = 8192
-"""Maximum size of an array on the stack; larger arrays are on the heap [bytes]."""
+SMALL = 8192  # size of the largest arrays on the stack; larger ones are on the heap [bytes]
 
 CLASSES: dict[str, type[ArrayRecord]] = {}
 """Classes of records by the names of their types, which numba's cache keeps."""
@@ -94,14 +93,12 @@ def _unbox_record(_kind: Record, given: Any, c: Any) -> extending.NativeValue:
 
 @extending.infer_getattr
 class _Fields(AttributeTemplate):  # type: ignore[misc]
-    """Types of fields, and of kernels that are attributes of the class of a record."""
-
     key = Record
 
     def generic_resolve(self, kind: Record, name: str) -> Any:
+        """Return the type of a field, or of a kernel that is an attribute of the class."""
         record = CLASSES[kind.name]
-        field = record.FIELDS.get(name)
-        return as_numba(field) if field else numba.typeof(getattr(record, name))
+        return as_numba(record.FIELDS[name]) if name in record.FIELDS else numba.typeof(getattr(record, name))
 
 
 @extending.lower_getattr_generic(Record)
@@ -109,21 +106,20 @@ def _read(context: Any, builder: Any, kind: Record, address: Any, name: str) -> 
     record = CLASSES[kind.name]
     if name not in record.FIELDS:
         return context.get_dummy_value()
-    return read(context, builder, as_numba(record.FIELDS[name]), places(builder, address, record.PLACES[name]))
+    return read(context, builder, as_numba(record.FIELDS[name]), places(builder, address, count(record.PLACES[name])))
 
 
 @extending.lower_setattr_generic(Record)
 def _write(context: Any, builder: Any, signature: Any, args: Any, name: str) -> None:
     (kind, given), (address, value) = signature.args, args
-    field, targets = as_numba(CLASSES[kind.name].FIELDS[name]), places(builder, address, CLASSES[kind.name].PLACES[name])
-    for word in words(context, builder, field, context.cast(builder, value, given, field)):
-        builder.store(word, next(targets))
+    field, place = as_numba(CLASSES[kind.name].FIELDS[name]), places(builder, address, count(CLASSES[kind.name].PLACES[name]))
+    write(context, builder, field, context.cast(builder, value, given, field), place)
 
 
-def places(builder: Any, block: Any, first: int) -> Iterator[Any]:
-    """Emit pointers to the words of a block, one after the other."""
+def places(builder: Any, block: Any, indices: Iterator[int]) -> Iterator[Any]:
+    """Emit pointers to words of a block."""
     block = builder.bitcast(block, WORD.as_pointer())
-    return (cgutils.gep_inbounds(builder, block, k) for k in count(first))
+    return (cgutils.gep_inbounds(builder, block, k) for k in indices)
 
 
 def read(context: Any, builder: Any, kind: Any, place: Iterator[Any]) -> Any:
@@ -138,14 +134,17 @@ def read(context: Any, builder: Any, kind: Any, place: Iterator[Any]) -> Any:
     return builder.load(builder.bitcast(next(place), context.get_value_type(kind).as_pointer()))
 
 
-def words(context: Any, builder: Any, kind: Any, value: Any) -> list[Any]:
-    """Emit the words of a value of this type: an array is its address and its shape."""
+def write(context: Any, builder: Any, kind: Any, value: Any, place: Iterator[Any]) -> None:
+    """Emit stores of a value of this type to the words at the next places: an array is its address and its shape."""
     if isinstance(kind, numba.types.Array):
         view = context.make_array(kind)(context, builder, value)
-        return [builder.ptrtoint(view.data, WORD), *cgutils.unpack_tuple(builder, view.shape, kind.ndim)]
-    if isinstance(kind, Record):
-        return [builder.ptrtoint(value, WORD)]
-    return [builder.zext(value, WORD) if kind == numba.boolean else builder.bitcast(value, WORD)]
+        words = [builder.ptrtoint(view.data, WORD), *cgutils.unpack_tuple(builder, view.shape, kind.ndim)]
+    elif isinstance(kind, Record):
+        words = [builder.ptrtoint(value, WORD)]
+    else:
+        words = [builder.zext(value, WORD) if kind == numba.boolean else builder.bitcast(value, WORD)]
+    for word in words:
+        builder.store(word, next(place))
 
 
 def _array(context: Any, builder: Any, kind: Any, data: Any, shape: list[Any], owner: Any) -> Any:

@@ -4,7 +4,7 @@
 #include <Python.h>
 #include <stdint.h>
 typedef union { int64_t l; double d; } Word;
-typedef struct { const int64_t *at; Word *out; Py_buffer held[64]; int arrays; PyTypeObject *record; } Frame;
+typedef struct { const int64_t *at; Word *out; Py_buffer *held; int arrays; PyTypeObject *record; } Frame;
 
 static int take(Frame *f, PyObject *given) { /* one argument, described by four words, see `signature` */
     const int64_t *kind = f->at, members = kind[1];
@@ -47,11 +47,11 @@ static PyObject *give(PyObject *kind, Word **word) { /* a result: none, a number
 }
 static PyObject *call(PyObject *parts, PyObject *const *given, Py_ssize_t count) {
     const int64_t *program = (const int64_t *)PyBytes_AsString(PyTuple_GetItem(parts, 0)); /* the kernel, a tuple of arguments */
-    Word block[256];
-    Frame f = {program + 5, block + 1, .record = (PyTypeObject *)PyTuple_GetItem(parts, 1)};
+    struct { Word block[256]; Py_buffer held[128]; } room; /* arrays are two words and more */
+    Frame f = {program + 5, room.block + 1, room.held, 0, (PyTypeObject *)PyTuple_GetItem(parts, 1)};
     int sound = count == program[2], done = 0;
     for (Py_ssize_t k = 0; sound && k < count; k++) sound = take(&f, given[k]);
-    if (sound) { Py_BEGIN_ALLOW_THREADS done = ((int (*)(void *))program[0])(block); Py_END_ALLOW_THREADS }
+    if (sound) { Py_BEGIN_ALLOW_THREADS done = ((int (*)(void *))program[0])(room.block); Py_END_ALLOW_THREADS }
     for (int k = 0; k < f.arrays; k++) PyBuffer_Release(&f.held[k]);
     if (done) return give(PyTuple_GetItem(parts, 2), &f.out);
     return PyErr_Format(sound ? PyExc_RuntimeError : PyExc_TypeError, sound ? "the kernel failed" : "%U", PyTuple_GetItem(parts, 3));

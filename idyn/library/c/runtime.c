@@ -39,7 +39,7 @@ int numba_attempt_nocopy_reshape(int64_t nd, const int64_t *dims, const int64_t 
     for (int64_t k = newnd - 1; k >= 0; step *= newdims[k--]) newstrides[k] = step;
     return !fortran;
 }
-void idyn_retain(void *block) { ((Block *)block)->count++; }
+__attribute__((visibility("hidden"))) void idyn_retain(void *block) { ((Block *)block)->count++; }
 __attribute__((visibility("protected"))) void idyn_release(void *block) { /* of the library, where kernels call it, too */
     if (block && !--((Block *)block)->count) give(block);
 }
