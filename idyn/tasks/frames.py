@@ -1,15 +1,11 @@
-"""The equations of a task on the pose of a frame, as a kernel; motion of frames and of the centre of mass at one state."""
-
-from functools import cached_property
+"""The equations of tasks on frames and joints, as kernels, and the motion of bodies that they need."""
 
 import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.records import Indices, Mask, Matrix, Vector, written
-from idyn.model.frames import Centroidal
-from idyn.model.robot import Robot
+from idyn.library.records import Matrix
 from idyn.terms.inputs import finite
-from idyn.types import Array, Kinematics
+from idyn.types import Array
 
 HALF_TURN = 1e-6
 """Below this sine of the angle a rotation is none, or a half turn."""
@@ -19,14 +15,8 @@ ORTHONORMAL = 1e-6
 """Largest entry of R Rᵀ − 1 of a rotation matrix."""
 
 
-@entry(
-    *((Matrix, Matrix, Matrix, Matrix, Mask, Vector), (Vector, Vector, Indices)),
-    (Vector, Matrix, Vector, Vector),
-    written((Matrix, Vector, Vector)),
-    int,
-    bool,
-)
-def fill_frame_rows(
+@compiled
+def fill_frame(
     kinematics: tuple[Array, ...],
     task: tuple[Array, ...],
     targets: tuple[Array, ...],
@@ -36,20 +26,22 @@ def fill_frame_rows(
 ) -> bool:
     """Fill the equations A v̇ + drift = asked of a task on a frame. Return False for malformed targets.
 
-    kinematics: (axes, placements, velocities, biases of `TaskKinematics`, support of the tree (njoints, nv), its origin)
+    kinematics: (axes S (nv, 6), placements (njoints, 12), velocities, biases of `body_motion`, support of the tree
+        (njoints, nv), origin (3))
     task: (axes and origin of the frame in the joint frame (12), stiffness and damping (12), rows (r))
-    targets: (position (3), rotation (3, 3), velocity (6), acceleration (6)), each empty if there is none
+    targets: (position (3), rotation by rows (9), velocity (6), acceleration (6)), each empty if there is none
     out: (A (r, nv), asked (r), drift (r)); joint: of the frame; local: whether the equations are in the frame's axes
     """
     (axes, placements, velocities, biases, support, origin), (offset, gains, rows), (A, asked, drift) = kinematics, task, out
-    position, rotation, speed, push = targets
-    placed_at, turned_to, moving, pushed = len(position) > 0, len(rotation) > 0, len(speed) > 0, len(push) > 0
-    sound = len(position) in (0, 3) and len(speed) in (0, 6) and len(push) in (0, 6)
-    if not (sound and finite(position) and finite(speed) and finite(push)):
+    position, turn, speed, push = targets
+    placed_at, turned_to, moving, pushed = len(position) > 0, len(turn) > 0, len(speed) > 0, len(push) > 0
+    if not (finite(position) and finite(speed) and finite(push)):
         return False
-    if turned_to and not (rotation.shape == (3, 3) and is_rotation(rotation)):
+    E, R, x, target = stack_array((3, 3)), stack_array((3, 3)), stack_array(3), stack_array((3, 3))
+    for i in range(len(turn)):
+        target[i // 3, i % 3] = turn[i]
+    if turned_to and not is_rotation(target):
         return False
-    E, R, x = stack_array((3, 3)), stack_array((3, 3)), stack_array(3)
     rate, bias, error = stack_array(6), stack_array(6), stack_array(6)
     placed, V, a, moves = placements[joint], velocities[joint], biases[joint], support[joint]
     # pose: R = R_joint R_0, x = o + R_joint x_0 (placements hold rotations by columns); E: axes of the equations, as rows
@@ -69,7 +61,7 @@ def fill_frame_rows(
         error[i] = position[i] - origin[i] - x[i] if placed_at else 0.0
         error[3 + i] = 0.0
     if turned_to:
-        rotation_error(rotation, R, error[3:])
+        rotation_error(target, R, error[3:])
     for n in range(len(rows)):
         # row e of the linear or of the angular part
         part, e = 3 * (rows[n] // 3), E[rows[n] % 3]
@@ -108,28 +100,25 @@ def _fill_motion(body: tuple[Array, Array], x: Array, rate: Array, bias: Array) 
         bias[c] = a[c] + a[3 + i] * x[j] - a[3 + j] * x[i] + V[3 + i] * rate[j] - V[3 + j] * rate[i]
 
 
-@entry(
-    (Vector, Vector, Indices, Indices),
-    *((Vector, Vector, Vector), (Vector, Vector)),
-    written((Matrix, Vector)),
-)
-def fill_joint_rows(
-    state: tuple[Array, ...], targets: tuple[Array, ...], gains: tuple[Array, Array], out: tuple[Array, Array]
+@compiled
+def fill_joints(
+    state: tuple[Array, ...], joints: tuple[Array, Array], task: tuple[Array, ...], out: tuple[Array, Array]
 ) -> bool:
     """Fill the equations v̇ = asked of k joints, A of zeros. Return False for malformed targets.
 
-    state: (q, v, places in q and in v of the joints (k)); targets: (angles, velocity, acceleration), each (k), or empty if
-    there is none; gains: (stiffness, damping), each (k); out: (A (k, nv), asked (k))
+    state: (angles of the actuated joints (na), v (nv)); joints: (their numbers among these (k), places of all in v (na))
+    task: (stiffness and damping (2k), targets (angles, velocity, acceleration)), each (k), or empty if there is none
+    out: (A (k, nv), asked (k))
     """
-    (q, v, places, dofs), (angles, velocity, acceleration), (stiffness, damping), (A, asked) = state, targets, gains, out
+    (q, v), (which, places), (gains, angles, velocity, acceleration), (A, asked) = state, joints, task, out
     k = len(asked)
-    for each in (angles, velocity, acceleration):
-        if len(each) not in (0, k) or not finite(each):
-            return False
+    if not (finite(angles) and finite(velocity) and finite(acceleration)):
+        return False
     for i in range(k):
-        A[i, dofs[i]] = 1.0
-        asked[i] = stiffness[i] * (angles[i] - q[places[i]]) if len(angles) > 0 else 0.0
-        asked[i] += damping[i] * ((velocity[i] if len(velocity) > 0 else 0.0) - v[dofs[i]])
+        place = places[which[i]]
+        A[i, place] = 1.0
+        asked[i] = gains[i] * (angles[i] - q[which[i]]) if len(angles) > 0 else 0.0
+        asked[i] += gains[k + i] * ((velocity[i] if len(velocity) > 0 else 0.0) - v[place])
         asked[i] += acceleration[i] if len(acceleration) > 0 else 0.0
     return True
 
@@ -183,34 +172,7 @@ def rotation_error(target: Array, R: Array, out: Array) -> None:
             out[c] = (angle if along >= 0.0 else -angle) * (D[c, longest] + D[longest, c]) / np.sqrt(length)
 
 
-class TaskKinematics:
-    """Kinematics of tasks at one state.
-
-    robot, q (nq), v (nv), axes (nv, 6), placements (njoints, 12): the robot, the state and its `Kinematics`, about `origin`
-    origin: the world's, or the base's position if that is far from it [m] (3)
-    velocities, biases: spatial velocity and J̇ v of the body of each joint, linear at `origin`, then angular
-        (njoints, 6)
-    arrays: those for `idyn.tasks.frames`
-    """
-
-    def __init__(self, robot: Robot, kinematics: Kinematics) -> None:
-        kinematics = robot.kinematics(kinematics)  # the buffers hold it
-        self.robot, self.q, self.v, tree = robot, robot.near(kinematics.q), kinematics.v, robot.tree
-        self.axes, self.placements, self.origin = robot.own_terms.axes, kinematics.placements, robot.origin
-        if self.q is not kinematics.q:
-            robot.place(self.q)
-            self.placements, self.origin = robot.placements.copy(), robot.origin.copy()
-        self.velocities, self.biases = np.empty((2, len(tree.parents), 6))
-        body_motion((self.axes, self.v), (tree.parents, tree.dof_joint), (self.velocities, self.biases))
-        self.arrays = self.axes, self.placements, self.velocities, self.biases, tree.support, self.origin
-
-    @cached_property
-    def centroidal(self) -> Centroidal:
-        """Centre of mass and momentum."""
-        return self.robot.frames.centroidal(self.q, self.v)
-
-
-@entry((Matrix, Vector), (Indices, Indices), written((Matrix, Matrix)))
+@compiled
 def body_motion(motion: tuple[Array, Array], tree: tuple[Array, Array], out: tuple[Array, Array]) -> None:
     """Fill the velocity of each body, V = Σ S v, and its bias Σ Ṡ v with Ṡ = V × S, S the joint axes in the world.
 

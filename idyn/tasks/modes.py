@@ -12,26 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.laws.law import Law, polygon
-from idyn.library.kernels import entry
-from idyn.library.records import Vector, written
+from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.tasks.stack import TaskLimits
 from idyn.types import Array, Kinematics
-
-ROUND = polygon(8)
-"""Corners of the polygon that stands for the friction cone of laws with round cones."""
-
-
-def corners_of(law: Law) -> Array:
-    """Return the corners of the polygon within which friction is planned (k, 2)."""
-    return ROUND if law.round_cones else law.directions
-
-
-def reach_of(law: Law, mu: Array, limits: TaskLimits) -> Array:
-    """Return the friction coefficients that may be used (n); ∞ for no limit."""
-    reach: Array = mu * (1.0 - limits.friction_margin)
-    return np.where(mu > 0.0, np.inf, reach) if law.unlimited_friction else reach
 
 
 def opposing(law: Law, mu: float, direction: Array) -> Array:
@@ -64,19 +48,6 @@ def name_of(robot: Robot, keys: Sequence[str], corners: int, apart: LinkDistance
     return f"self-collision of {one} and {other}"
 
 
-def joint_bounds(robot: Robot, angles: Array, v: Array, dt: float, limits: TaskLimits) -> tuple[Array, Array]:
-    """Return bounds of the joint accelerations [rad/s²] (na): velocity limits, and position limits that leave the way to stop
-    with the deceleration `limits.braking`. They never contradict each other.
-
-    The joint velocity v′ after dt may be at most the root of v′²/2c = q_max − q − v′ dt, c the deceleration, and 0 at or
-    beyond the limit; bounds that a joint cannot meet at once are approached with the deceleration c.
-    """
-    own, (lower, upper) = robot.limits, np.empty((2, robot.na))
-    given = angles, v, own.q_min, own.q_max, own.v_max
-    fill_bounds(given, (lower, upper), dt, limits.braking, limits.acceleration, limits.joints)
-    return lower, upper
-
-
 def distance_bounds(robot: Robot, state: Kinematics, dt: float, limits: TaskLimits) -> LinkDistances:
     """Return bounds that keep the distances of `limits.self_collision`, as those of joint positions: the speed s of approach
     after dt may be at most the root of s²/2c = distance − least distance − s dt, c the deceleration. Links that are too near
@@ -93,17 +64,3 @@ def distance_bounds(robot: Robot, state: Kinematics, dt: float, limits: TaskLimi
 @lru_cache(maxsize=16)
 def _no_distances(nv: int) -> LinkDistances:
     return LinkDistances(np.zeros((0, nv)), np.zeros(0), ())
-
-
-@entry((Vector, Vector, Vector, Vector, Vector), written((Vector, Vector)), float, float, float, bool)
-def fill_bounds(given: tuple[Array, ...], out: tuple[Array, Array], dt: float, c: float, most: float, limited: bool) -> None:
-    """Fill `joint_bounds`. given: (angles, velocities, least and largest angles, largest speeds), each (na); c: deceleration;
-    most: largest acceleration; limited: whether the joints have limits"""
-    (q, v, q_min, q_max, v_max), (lower, upper) = given, out
-    for k in range(len(q)):
-        lower[k], upper[k] = -most, most
-        if limited:
-            fastest = min(v_max[k], np.sqrt((c * dt) ** 2 + 2.0 * c * max(q_max[k] - q[k], 0.0)) - c * dt)
-            slowest = -min(v_max[k], np.sqrt((c * dt) ** 2 + 2.0 * c * max(q[k] - q_min[k], 0.0)) - c * dt)
-            upper[k] = min(max((fastest - v[k]) / dt, -c, -most), most)
-            lower[k] = min(max(min((slowest - v[k]) / dt, c), -most), most)

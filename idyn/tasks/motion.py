@@ -4,16 +4,16 @@ A task asks for the acceleration  a + stiffness · (target − position) + dampi
 so that A is the Jacobian. Without a position target there is no position feedback.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Self
+from collections.abc import Hashable, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, Literal, NamedTuple
 
-import msgspec
 import numpy as np
 
 from idyn.errors import InputError
+from idyn.model.frames import Centroidal
 from idyn.model.robot import Robot
-from idyn.tasks.frames import TaskKinematics, fill_frame_rows, fill_joint_rows, is_rotation
+from idyn.tasks.frames import is_rotation
 from idyn.terms.inputs import finite, numbers
 from idyn.types import Array, Record
 
@@ -83,22 +83,66 @@ def mask_of(given: Sequence[bool], size: int) -> Array:
     return mask
 
 
-def fill_roots(weight: float | Numbers, roots: Array) -> None:
-    """Fill the square roots of the weight of each row. Raises InputError."""
-    if type(weight) is float:
-        roots.fill(weight**0.5)
-        return
-    array = np.asarray(weight, dtype=np.float64)
-    if array.ndim and array.shape != roots.shape:
-        raise InputError("weight", f"expected a number or {len(roots)} numbers, got shape {array.shape}")
-    roots[:] = np.sqrt(array)
-
-
-NONE, NO_ROTATION = np.zeros(0), np.zeros((0, 3))
-"""Targets that are not given, in kernels."""
-
 _ALL, _LINEAR, _ANGULAR = np.arange(6), np.arange(3), np.arange(3, 6)
 """Rows of a frame task: with targets of both position and rotation or of neither, of position, of rotation."""
+
+
+class Read:
+    """Numbers of tasks, flat: the users' own arrays where these have the right form, else checked copies.
+
+    arrays: one after the other; lasting: whether they follow the users' arrays, until tasks are replaced
+    """
+
+    def __init__(self) -> None:
+        self.arrays: list[Array] = []
+        self.lasting = True
+
+    def add(self, given: Array, lasting: bool) -> None:
+        """Add checked numbers. lasting: whether they stay as they are"""
+        self.arrays.append(given)
+        self.lasting = self.lasting and lasting
+
+    def target(self, name: str, given: Any, size: int) -> None:
+        """Add a target of this size, a rotation matrix by rows. Raises InputError."""
+        shape = (3, 3) if name == "rotation" else (size,)
+        if type(given) is np.ndarray and given.dtype is _FLOAT64 and given.shape == shape:
+            self.arrays.extend(given if len(shape) > 1 else (given,))
+        else:
+            self.add(checked_target(name, given, size), isinstance(given, float))
+
+
+def checked_target(name: str, given: Any, size: int) -> Array:
+    """Return a target as numbers (size). Raises InputError."""
+    return np.ascontiguousarray(rotation(name, given)).reshape(size) if name == "rotation" else sized(name, given, size)
+
+
+def roots_of(weight: float | Numbers, count: int) -> Array:
+    """Return the square root of the weight of each row (count). Raises InputError."""
+    if type(weight) is float:
+        return _equal_roots(weight, count)
+    array = np.asarray(weight, dtype=np.float64)
+    if array.ndim and array.shape != (count,):
+        raise InputError("weight", f"expected a number or {count} numbers, got shape {array.shape}")
+    return np.sqrt(np.broadcast_to(array, count))
+
+
+@lru_cache(maxsize=256)
+def _equal_roots(weight: float, count: int) -> Array:
+    return np.full(count, weight**0.5)
+
+
+class Place(NamedTuple):
+    """What the equations of a task depend on besides its numbers.
+
+    joint: of the frame, −1: the task is on joints; offset: axes and origin of the frame in the joint frame (12)
+    local: whether the axes are those of the frame; which: rows of the frame, or numbers of the joints (r); gains: how many
+    """
+
+    joint: int
+    offset: Array
+    local: bool
+    which: Array
+    gains: int
 
 
 class Rows(NamedTuple):
@@ -110,15 +154,20 @@ class Rows(NamedTuple):
     drift: Array
     roots: Array
 
-    @classmethod
-    def zeros(cls, count: int, columns: int) -> Self:
-        """Return zeros for `count` rows."""
-        asked, drift, roots = np.zeros((3, count))
-        return cls(np.zeros((count, columns)), asked, drift, roots)
 
-    def part(self, start: int, end: int) -> "Rows":
-        """Return views of some rows."""
-        return Rows(self.A[start:end], self.asked[start:end], self.drift[start:end], self.roots[start:end])
+class TaskMotion:
+    """State of the tasks that kernels do not fill: robot, q (nq) with the base near the origin, v (nv).
+
+    origin: by which the world's is moved [m] (3)
+    """
+
+    def __init__(self, robot: Robot, q: Array, v: Array) -> None:
+        self.robot, self.q, self.v, self.origin = robot, robot.near(q), v, robot.origin
+
+    @cached_property
+    def centroidal(self) -> Centroidal:
+        """Centre of mass and momentum."""
+        return self.robot.frames.centroidal(self.q, self.v)
 
 
 class Task(Record, frozen=True):
@@ -142,7 +191,8 @@ class Task(Record, frozen=True):
         raise NotImplementedError
 
     def fill(self, given: Any, out: Rows) -> None:
-        """Fill A, `asked` and `drift`, which are zeros. given: what the equations depend on besides the task"""
+        """Fill A, `asked` and `drift`, which are zeros, unless kernels do. given: what the equations depend on besides the
+        task"""
         raise NotImplementedError
 
 
@@ -156,11 +206,30 @@ class MotionTask(Task, frozen=True):
     stiffness: float | Numbers = 100.0
     damping: float | Numbers | None = None
 
-    def _with_arrays(self, sizes: dict[str, int], changes: dict[str, Array]) -> Self:
-        """Return the task with these targets as arrays, and with other changes. Raises InputError for malformed targets."""
-        targets = ((name, getattr(self, name), size) for name, size in sizes.items())
-        arrays = {name: np.array(sized(name, value, size)) for name, value, size in targets if value is not None}
-        return msgspec.structs.replace(self, **arrays, **changes)
+    def structure(self, robot: Robot) -> Hashable:
+        """Return what `place` depends on; None if no kernel fills the equations. Raises InputError."""
+        return None
+
+    def place(self, robot: Robot) -> Place:
+        """Return what the equations depend on besides numbers. Raises FrameNotFound, InputError."""
+        raise NotImplementedError
+
+    def targets(self, count: int) -> dict[str, int]:
+        """Return the names of the targets that kernels read, with their sizes. count: number of equations"""
+        return {}
+
+    def read(self, count: int, out: Read) -> None:
+        """Add gains and targets that kernels read. Raises InputError."""
+        raise NotImplementedError
+
+    def _read(self, gains: Sequence[Array], fixed: bool, count: int, out: Read) -> None:
+        """Add gains and targets. fixed: whether what else the task consists of cannot change"""
+        out.arrays += gains
+        numbers = type(self.stiffness) is float and (self.damping is None or type(self.damping) is float)
+        out.lasting = out.lasting and fixed and numbers
+        for name, size in self.targets(count).items():
+            if (given := getattr(self, name)) is not None:
+                out.target(name, given, size)
 
     def _feedback(self, error: Array, velocity: Numbers | None, actual: Array, acceleration: Numbers | None) -> Array:
         """Return a + stiffness · error + damping · (velocity − actual)."""
@@ -196,26 +265,21 @@ class FrameTask(MotionTask, frozen=True, kw_only=True):
     def count(self, robot: Robot) -> int:
         return len(self._asked())
 
-    def fill(self, given: TaskKinematics, out: Rows) -> None:
+    def structure(self, robot: Robot) -> Hashable:
+        given = self.position is None, self.rotation is None, self.velocity is None, self.acceleration is None
+        return self.frame, self.axes, given, None if self.mask is None else mask_of(self.mask, 6).tobytes()
+
+    def place(self, robot: Robot) -> Place:
         if self.axes not in ("world", "local"):
             raise InputError("axes", f"expected 'world' or 'local', got {self.axes!r}")
-        if not self._filled(given, out):
-            turned = {} if self.rotation is None else {"rotation": rotation("rotation", self.rotation)}
-            checked = self._with_arrays({"position": 3, "velocity": 6, "acceleration": 6}, turned)
-            if not checked._filled(given, out):
-                raise AssertionError("compiled code rejected checked targets")
+        return Place(*robot.frames.attached(self.frame), self.axes == "local", self._asked(), 12)
 
-    def _filled(self, given: TaskKinematics, out: Rows) -> bool:
-        """Fill the equations. Return False if a target is no sound array."""
-        joint, offset = given.robot.frames.attached(self.frame)
-        task = offset, frame_gains(self.stiffness, self.damping), self._asked()
-        position, velocity, acceleration = map(_or_none, (self.position, self.velocity, self.acceleration))
-        try:
-            R = NO_ROTATION if self.rotation is None else np.ascontiguousarray(self.rotation)
-            targets = position, R, velocity, acceleration
-            return bool(fill_frame_rows(given.arrays, task, targets, out[:3], joint, self.axes == "local"))
-        except (TypeError, ValueError, AttributeError):  # not an array of float64
-            return False
+    def targets(self, count: int) -> dict[str, int]:
+        return {"position": 3, "rotation": 9, "velocity": 6, "acceleration": 6}
+
+    def read(self, count: int, out: Read) -> None:
+        fixed = self.mask is None or type(self.mask) is tuple
+        self._read((frame_gains(self.stiffness, self.damping),), fixed, count, out)
 
     def _asked(self) -> Array:
         """Return the indices of the rows that are asked for."""
@@ -242,7 +306,7 @@ class ComTask(MotionTask, frozen=True, kw_only=True):
     def count(self, robot: Robot) -> int:
         return int(mask_of(self.mask, 3).sum())
 
-    def fill(self, given: TaskKinematics, out: Rows) -> None:
+    def fill(self, given: TaskMotion, out: Rows) -> None:
         com, rows = given.centroidal, mask_of(self.mask, 3)
         error = np.zeros(3) if self.position is None else sized("position", self.position, 3) - given.origin - com.position
         out.asked[:] = self._feedback(error, self.velocity, com.velocity, self.acceleration)[rows]
@@ -269,7 +333,7 @@ class AngularMomentumTask(MotionTask, frozen=True, kw_only=True):
     def count(self, robot: Robot) -> int:
         return int(mask_of(self.mask, 3).sum())
 
-    def fill(self, given: TaskKinematics, out: Rows) -> None:
+    def fill(self, given: TaskMotion, out: Rows) -> None:
         if not self.inertia > 0.0:
             raise InputError("inertia", f"expected > 0, got {self.inertia}")
         com, rows = given.centroidal, mask_of(self.mask, 3)
@@ -300,46 +364,40 @@ class PostureTask(MotionTask, frozen=True, kw_only=True):
     def count(self, robot: Robot) -> int:
         return robot.na if self.joints is None else len(self.joints)
 
-    def fill(self, given: TaskKinematics, out: Rows) -> None:
-        if not self._filled(given, out):
-            size = len(out.asked)
-            checked = self._with_arrays({"angles": size, "velocity": size, "acceleration": size}, {})
-            if not checked._filled(given, out):
-                raise AssertionError("compiled code rejected checked targets")
+    def structure(self, robot: Robot) -> Hashable:
+        if self.angles is not None and not robot.one_axis_each:
+            return None
+        joints = None if self.joints is None else tuple(self.joints)
+        return joints, self.angles is None, self.velocity is None, self.acceleration is None
 
-    def _filled(self, given: TaskKinematics, out: Rows) -> bool:
-        """Fill the equations. Return False if a target is no sound array."""
-        robot, angles, q, size = given.robot, _or_none(self.angles), given.q, len(out.asked)
-        which, places, dofs = _joints_of(robot, None if self.joints is None else tuple(self.joints))
-        try:
-            if not robot.one_axis_each and self.angles is not None:
-                present = robot.joint_angles(q)
-                wanted = present.copy()
-                wanted[which] = angles
-                angles, q, places = robot.joint_error(present, wanted)[which], np.zeros(size), np.arange(size)
-            targets = angles, _or_none(self.velocity), _or_none(self.acceleration)
-            at, both = (q, given.v, places, dofs), gains(self.stiffness, self.damping, size)
-            return bool(fill_joint_rows(at, targets, both, (out.A, out.asked)))
-        except (TypeError, ValueError, AttributeError):  # not an array of float64
-            return False
+    def place(self, robot: Robot) -> Place:
+        which = _joints_of(robot, self.joints)
+        return Place(-1, NO_OFFSET, False, which, 2 * len(which))
+
+    def targets(self, count: int) -> dict[str, int]:
+        return {"angles": count, "velocity": count, "acceleration": count}
+
+    def read(self, count: int, out: Read) -> None:
+        fixed = self.joints is None or type(self.joints) is tuple
+        self._read(gains(self.stiffness, self.damping, count), fixed, count, out)
+
+    def fill(self, given: TaskMotion, out: Rows) -> None:
+        robot, which = given.robot, _joints_of(given.robot, self.joints)
+        present, dofs = robot.joint_angles(given.q), robot.tree.a[which]
+        wanted = present.copy()
+        wanted[which] = checked_target("angles", self.angles, len(which))
+        error = robot.joint_error(present, wanted)[which]
+        out.A[np.arange(len(which)), dofs] = 1.0
+        out.asked[:] = self._feedback(error, self.velocity, given.v[dofs], self.acceleration)
 
 
-def _or_none(given: Any) -> Any:
-    return NONE if given is None else given
+NO_OFFSET = np.zeros(12)
 
 
-def _joints_of(robot: Robot, joints: tuple[str, ...] | None) -> tuple[Array, Array, Array]:
-    """Return for joints by name, None: all, their indices among the actuated joints, in q and in v, each (k). Raises
-    InputError."""
-    known = robot.scratch.get(("joints", joints))
-    if isinstance(known, tuple):
-        return known
-    which = np.arange(robot.na)
-    if joints is not None:
-        for name in joints:
-            if name not in robot.joint_names:
-                raise InputError("joints", f"expected actuated joints of the robot, got {name!r}")
-        which = np.array([robot.joint_names.index(name) for name in joints], np.int64)
-    found = which, robot.tree.q_index[which], robot.tree.a[which]
-    robot.scratch["joints", joints] = found
-    return found
+def _joints_of(robot: Robot, joints: Sequence[str] | None) -> Array:
+    """Return the indices of joints among the actuated joints, None: all (k). Raises InputError."""
+    for name in joints or ():
+        if name not in robot.joint_names:
+            raise InputError("joints", f"expected actuated joints of the robot, got {name!r}")
+    names = robot.joint_names if joints is None else joints
+    return np.array([robot.joint_names.index(name) for name in names], np.int64)

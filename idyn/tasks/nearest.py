@@ -23,6 +23,7 @@ from idyn.tasks.limits import (
     fill_slacks,
     limit_size,
 )
+from idyn.tasks.plan import Plan, limits_of
 from idyn.tasks.staircase import SOFT, Active, admit, join, no_rows, restore
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
@@ -38,11 +39,10 @@ MOST_TURNS = 500
 """Most rows that join or leave."""
 
 
-CONTACT = (Indices, Matrix)
-ROWS = (Matrix, Vector, Vector, Indices)
-LIMITS = (Matrix, Vector, Vector, Vector, Vector, Matrix, Vector, Vector)
+CONTACT, ROWS, APART = (Indices, Matrix), (Matrix, Matrix), (Matrix, Vector)
 
 Arrays = tuple[Array, ...]
+Pair = tuple[Array, Array]
 
 
 class Tick(NamedTuple):
@@ -55,10 +55,19 @@ class Tick(NamedTuple):
 
 
 @compiled
-def _tick(d: Dynamics, contact: Arrays, tasks: Tasks, forces: Tasks, given: Arrays, mass: float) -> Tick:
+def _tick(d: Dynamics, contact: Pair, tasks: Tasks, forces: Tasks, limits: Limits, mass: float) -> Tick:
     """Return the tick of `solve_tasks`."""
     held = hold(d, contact[0], contact[1])
-    return Tick(held, levels_of(d, held, tasks, forces, mass), closing(d), Limits(contact[0], *given))
+    return Tick(held, levels_of(d, held, tasks, forces, mass), closing(d), limits)
+
+
+@compiled
+def _tasks(rows: Pair, ends: Array) -> Tasks:
+    """Return equations of tasks as `Tasks`. rows: (A (r, ·), rows asked, drift, roots (3, r)); ends: of the levels"""
+    (A, values), wanted = rows, np.empty(len(rows[0]))
+    for i in range(len(A)):
+        wanted[i] = values[0, i] - values[1, i]
+    return A, wanted, values[2], ends
 
 
 @compiled
@@ -116,24 +125,23 @@ def _fill_answer(d: Dynamics, tick: Tick, e: Array, stretch: Array, answer: Answ
     fill_slacks(d, tick.limits, answer, slacks)
 
 
-@entry(Dynamics, CONTACT, ROWS, ROWS, LIMITS, written((Vector, Vector, Indices, Matrix, Vector)), float)
+@entry(Dynamics, Plan, CONTACT, ROWS, ROWS, APART, written((Vector, Vector, Indices, Matrix, Vector)), bool, float)
 def solve_tasks(
-    d: Dynamics, contact: Arrays, tasks: Tasks, forces: Tasks, given: Arrays, out: Arrays, mass: float
+    d: Dynamics, plan: Plan, contact: Pair, rows: Pair, pushes: Pair, apart: Pair, out: Arrays, limited: bool, mass: float
 ) -> tuple[int, int, bool]:
     """Fill the motion and forces nearest to the tasks within the limits. Return the number of active limits, the dimension of
     the choice of forces, and whether the levels are strict.
 
-    contact: (kind of each mode (n), friction per normal force of contacts that slide (n, 2))
-    tasks: (A (r, nv), asked − drift (r), square roots of the weights (r), end of the rows of each level)
-    forces: the contact tasks in the same form, A (r, 3n); given: `Limits` but for their first field
+    plan: after `begin`; contact: (kind of each mode (n), friction per normal force of contacts that slide (n, 2))
+    rows: (A (r, nv), rows asked, drift, square roots of the weights (3, r)); pushes: the contact tasks in the same form, A
+        (r, 3n); apart, limited: see `limits_of`
     out: (v̇ (nv), f (3n), numbers of the active limits (Q), their multipliers of each level (levels, Q), their slacks (Q))
     """
-    (motion, force, numbers, hinders, missed), tick = out, _tick(d, contact, tasks, forces, given, mass)
-    D, choice, answer = (
-        len(tick.levels.beta),
-        len(tick.held.P) - len(tick.held.order),
-        Answer(motion, force, np.empty(len(given[4]))),
-    )
+    (motion, force, numbers, hinders, missed), limits = out, limits_of(plan, contact[0], apart, limited)
+    tasks, forces = _tasks(rows, plan.ends), _tasks(pushes, plan.ends_of_forces)
+    tick = _tick(d, contact, tasks, forces, limits, mass)
+    D, choice = len(tick.levels.beta), len(tick.held.P) - len(tick.held.order)
+    answer = Answer(motion, force, np.empty(len(plan.most)))
     room = np.empty(count_limits(tick.limits))
     _fill_answer(d, tick, np.zeros(D), np.ones(D), answer, room)
     if _most_violated(room) < 0:
@@ -141,7 +149,7 @@ def solve_tasks(
     near, near_force = tasks[1].copy(), forces[1].copy()
     if _shorten(near, tasks[3]) + _shorten(near_force, forces[3]) > 0:
         nearer = (tasks[0], near, tasks[2], tasks[3]), (forces[0], near_force, forces[2], forces[3])
-        tick = _tick(d, contact, nearer[0], nearer[1], given, mass)
+        tick = _tick(d, contact, nearer[0], nearer[1], limits, mass)
         _fill_answer(d, tick, np.zeros(D), np.ones(D), answer, room)
     s = no_rows(D, tick.levels.ends, len(numbers), 0.0)
     exact = _descend(d, tick, s, answer, room)
@@ -219,18 +227,19 @@ def _begin(d: Dynamics, tick: Tick, s: Active, room: Array) -> None:
             s.size[0] += s.level[s.size[0]] >= 0
 
 
-@entry(Dynamics, CONTACT, ROWS, ROWS, LIMITS, (Indices, Matrix, Matrix), written((Matrix,)), float)
+@entry(Dynamics, Plan, CONTACT, ROWS, ROWS, APART, (Indices, Matrix, Matrix), written((Matrix,)), float)
 def fill_rows_of(
-    d: Dynamics, contact: Arrays, tasks: Tasks, forces: Tasks, given: Arrays, which: Arrays, out: tuple[Array], mass: float
+    d: Dynamics, plan: Plan, contact: Pair, rows: Pair, pushes: Pair, apart: Pair, which: Arrays, out: tuple[Array], mass: float
 ) -> int:
     """Fill the rows on the coordinates of some limits, and of rows on v̇ and on f. Return the number of coordinates.
 
     which: (numbers of limits (k), rows on v̇ (r, nv), rows on f (r, 3n)); out: tuple of the rows (k + r, ·), wide enough
     """
-    (numbers, motions, pushes), (found,), tick = which, out, _tick(d, contact, tasks, forces, given, mass)
+    (numbers, motions, forces), (found,), limits = which, out, limits_of(plan, contact[0], apart, True)
+    tick = _tick(d, contact, _tasks(rows, plan.ends), _tasks(pushes, plan.ends_of_forces), limits, mass)
     D = len(tick.levels.beta)
     for k in range(len(numbers)):
         _fill_row(d, tick, numbers[k], found[k, :D])
     for r in range(len(motions)):
-        fill_coordinates(d, tick.held, tick.levels, (motions[r], pushes[r]), found[len(numbers) + r, :D])
+        fill_coordinates(d, tick.held, tick.levels, (motions[r], forces[r]), found[len(numbers) + r, :D])
     return D

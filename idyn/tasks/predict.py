@@ -21,9 +21,10 @@ from idyn.prediction.rungs import verified
 from idyn.prediction.solve import workspace_for
 from idyn.solvers.linalg import backward, cholesky, dot, forward
 from idyn.tasks.held import OPEN, SLIDE, STICK
-from idyn.tasks.limits import Answer, Limits, count_limits, fill_slacks, of_forces
-from idyn.tasks.nearest import FEASIBLE, LIMITS
+from idyn.tasks.limits import Answer, count_limits, fill_slacks, of_forces
+from idyn.tasks.nearest import APART, FEASIBLE, Pair
 from idyn.tasks.outcomes import TaskPrediction
+from idyn.tasks.plan import Plan, limits_of
 from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem, outcomes_of, predicted_value, slides
 from idyn.tasks.stack import MODES, TaskStack
 from idyn.terms.dynamics import NOTHING, checked, evaluate, fill_dynamics
@@ -32,16 +33,14 @@ from idyn.terms.stages import Dynamics
 from idyn.types import Array, Consistency, ContactSet, Guess, Kinematics, Prediction, Selection, State
 
 
-@entry(Dynamics, (Vector, Vector, Vector), (Indices,), written((Indices, Matrix)), LIMITS)
-def fill_modes(
-    d: Dynamics, answer: tuple[Array, ...], intended: tuple[Array], out: tuple[Array, Array], given: tuple[Array, ...]
-) -> bool:
+@entry(Dynamics, Plan, (Vector, Vector, Vector), (Indices,), APART, written((Indices, Matrix)))
+def fill_modes(d: Dynamics, plan: Plan, answer: tuple[Array, ...], intended: tuple[Array], apart: Pair, out: Pair) -> bool:
     """Fill the contact modes of a prediction. A contact that is meant to slide keeps this mode while it is closed. Return
     whether the forces and torques of the prediction are within the limits for the intended modes.
 
     answer: (v⁺ (nv), impulses p (3n), τ (na)); intended: tuple of the kinds of the intended modes (n)
     out: (kinds (n), unit directions of sliding along s and t (n, 2), 0 for speeds that count as sticking)
-    given: `Limits` but for their first field
+    plan: after `begin`; apart: see `limits_of`
     """
     (v_plus, p, tau), (meant,), (kinds, directions), g = answer, intended, out, d.given
     u, nv = g.model.u, len(g.v)
@@ -69,7 +68,7 @@ def fill_modes(
             kinds[i] = OPEN
         else:
             kinds[i] = SLIDE if meant[i] == SLIDE or (slips and meant[i] == STICK and g.mu[i] > 0.0) else STICK
-    limits, within = Limits(meant, *given), Answer(g.v, p / g.dt, tau)
+    limits, within = limits_of(plan, meant, apart, True), Answer(g.v, p / g.dt, tau)
     slacks = np.empty(count_limits(limits))
     fill_slacks(d, limits, within, slacks)
     kept = True
@@ -137,7 +136,7 @@ def predict_tasks(
             raise AssertionError("compiled code rejected checked data")
     problem = TaskProblem(robot, kinematics, contacts, stack, law, dynamics)
     request = Request(robot, kinematics, contacts, NOTHING, law, dt, _feasible(options), guess, applied, None)
-    candidates, passes = _candidates(problem, stack.kinds_of(contacts, ground.touching), request)
+    candidates, passes = _candidates(problem, problem.modes, request)
     solution, answer, predicted, _, _ = candidates[0] if len(candidates) == 1 else _best(problem, candidates)
     before = State(q=kinematics.q.copy(), v=kinematics.v.copy())
 
@@ -157,7 +156,7 @@ def predict_tasks(
         modes=dict(zip(contacts.keys, map(MODES.__getitem__, solution.kinds.tolist()), strict=True)),
         relaxed=solution.relaxed,
         passes=passes,
-        find_outcomes=partial(outcomes_of, problem.asked, before.v, solution, answer, differences, again),
+        find_outcomes=partial(outcomes_of, problem, before.v, solution, answer, differences, again),
     )
 
 
@@ -208,8 +207,8 @@ def _modes_of(problem: TaskProblem, answer: Prediction, intended: Array) -> tupl
     """Return the contact modes of a prediction (n), the directions of sliding (n, 2), and whether its forces and torques are
     within the limits for the intended modes. Laws whose contacts creep keep the intended modes."""
     law, out = problem.law, (np.empty(len(intended), np.int64), np.empty((len(intended), 2)))
-    found = answer.v_plus, answer.p, answer.tau
-    within = fill_modes(problem.dynamics, found, (intended,), out, problem.limits(limited=True))
+    found, apart = (answer.v_plus, answer.p, answer.tau), (problem.apart.rows, problem.apart.least)
+    within = fill_modes(problem.dynamics, problem.plan, found, (intended,), apart, out)
     return out[0] if law.sticks else intended, out[1], within
 
 

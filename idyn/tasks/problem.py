@@ -5,8 +5,7 @@ hold, limits that are active, tasks of higher levels, and other tasks of the sam
 their rows; those with a large share are named.
 """
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +13,12 @@ import numpy as np
 from idyn.laws.law import SLIPS, Law
 from idyn.model.robot import Robot
 from idyn.tasks.forces import ContactTask
-from idyn.tasks.frames import TaskKinematics
 from idyn.tasks.held import OPEN, SLIDE, STICK
-from idyn.tasks.modes import corners_of, distance_bounds, joint_bounds, name_of, opposing, reach_of
-from idyn.tasks.motion import MotionTask, Rows, fill_roots
-from idyn.tasks.nearest import fill_rows_of, solve_tasks
+from idyn.tasks.modes import distance_bounds, name_of, opposing
+from idyn.tasks.motion import MotionTask, Rows, TaskMotion, roots_of
+from idyn.tasks.nearest import Pair, fill_rows_of, solve_tasks
 from idyn.tasks.outcomes import MET, TaskOutcome, near
+from idyn.tasks.plan import Plan, begin, refuse, stacked
 from idyn.tasks.stack import TaskStack
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, ContactSet, Kinematics, Prediction
@@ -64,48 +63,61 @@ class Solution(NamedTuple):
     choice: int  # dimension of the choice of forces
 
 
-class Layout(NamedTuple):
-    """Where the equations of tasks are, in order of their levels: those of motions and of forces, each one below the other."""
-
-    spans: tuple[tuple[int, int], ...]  # begin and end of the rows of each task
-    levels: list[int]  # that are present
-    counts: tuple[int, int]  # number of rows of motions, of forces
-    ends: tuple[Array, Array]  # end of the rows of each level: of motions, of forces
-
-
-@lru_cache(maxsize=256)
-def layout_of(sizes: tuple[tuple[int, bool, int], ...]) -> Layout:
-    """Return where the equations are. sizes: (level, whether they are for forces, number of rows) of each task"""
-    spans, counts, ends = [], [0, 0], dict[int, tuple[int, int]]()
-    for level, of_force, count in sizes:
-        spans.append((counts[of_force], counts[of_force] + count))
-        counts[of_force] += count
-        ends[level] = counts[0], counts[1]
-    motions, forces = np.array(list(ends.values()), np.int64).reshape(-1, 2).T.copy()
-    return Layout(tuple(spans), list(ends), (counts[0], counts[1]), (motions, forces))
-
-
 class TaskProblem:
     """The tasks at one state, with contacts, dynamics and limits.
 
-    asked: tasks with their equations, in order of their levels; levels: the levels that are present
+    plan: of the stack; modes: intended kinds of the contact modes (n)
     """
 
     def __init__(self, robot: Robot, state: Kinematics, contacts: ContactSet, stack: TaskStack, law: Law, d: Dynamics) -> None:
-        self.robot, self.state, self.contacts, self.stack, self.law, self.dynamics = robot, state, contacts, stack, law, d
-        kinematics, self.asked, tasks = TaskKinematics(robot, state), [], sorted(stack.tasks, key=_level)
-        sizes = tuple([(task.level, isinstance(task, ContactTask), task.count(robot)) for task in tasks])
-        spans, self.levels, (motions, pushes), ends = layout_of(sizes)
-        motion, forces = Rows.zeros(motions, robot.nv), Rows.zeros(pushes, 3 * len(contacts))
-        for task, (_, of_force, _), span in zip(tasks, sizes, spans, strict=True):
-            rows = (forces if of_force else motion).part(*span)
-            task.fill(contacts if of_force else kinematics, rows)
-            fill_roots(task.weight, rows.roots)
-            self.asked.append(Asked(task, rows, of_force))
-        self._motion = motion.A, motion.asked - motion.drift, motion.roots, ends[0]
-        self._forces, self.pushes = (forces.A, forces.asked, forces.roots, ends[1]), pushes > 0
-        self.joint_bounds = joint_bounds(robot, robot.joint_angles(state.q), state.v[robot.tree.a], d.given.dt, stack.limits)
+        self.robot, self.state, self.contacts, self.law, self.dynamics = robot, state, contacts, law, d
+        self._at, n, q, v = stacked(robot, stack, len(contacts)), len(contacts), state.q, state.v
+        self.plan = plan = self._at.plan
+        plan.limit(robot, law, stack.limits)
+        (motions, pushes), self.modes = plan.layout.counts, np.empty(n, np.int64)
+        self._motion = np.zeros((motions, robot.nv)), np.zeros((3, motions))
+        self._forces = np.zeros((pushes, 3 * n)), np.zeros((3, pushes))
+        placements, near = state.placements, robot.near(q)
+        if near is not q:
+            robot.place(near)
+            placements = robot.placements
+        given, out = (robot.joint_angles(q), placements, robot.origin), (*self._motion, self.modes)
+        stack.fill_kinds(contacts, plan.own["modes"])
+        malformed = begin(d, plan, given, out)
+        if malformed >= 0:
+            refuse(self._at, malformed)
+        if plan.filled or pushes:
+            self._fill(TaskMotion(robot, q, v))
         self.apart = distance_bounds(robot, state, d.given.dt, stack.limits)
+
+    def _fill(self, motion: TaskMotion) -> None:
+        """Fill the equations that kernels do not fill."""
+        for k, (task, rows, of_force) in enumerate(self.asked):
+            if of_force:
+                task.fill(self.contacts, rows)
+                rows.roots[:] = roots_of(task.weight, len(rows.roots))
+            elif k in self.plan.filled:
+                task.fill(motion, rows)
+
+    @property
+    def asked(self) -> list[Asked]:
+        """Tasks with their equations, in order of their levels."""
+        found = []
+        for task, (first, last) in zip(self._at.tasks, self.plan.layout.spans, strict=True):
+            of_force = isinstance(task, ContactTask)
+            A, values = self._forces if of_force else self._motion
+            found.append(Asked(task, Rows(A[first:last], *values[:, first:last]), of_force))
+        return found
+
+    @property
+    def levels(self) -> list[int]:
+        """Levels that are present."""
+        return self.plan.layout.levels
+
+    @property
+    def pushes(self) -> bool:
+        """Whether there are tasks on forces."""
+        return len(self._forces[0]) > 0
 
     def solve(self, kinds: Array, directions: Array, *, limited: bool = True) -> Solution:
         """Return the solution within the limits. limited: whether those of forces and torques hold"""
@@ -117,13 +129,12 @@ class TaskProblem:
         return self._solve(kinds, self.sliding(first.motion), limited)
 
     def _solve(self, kinds: Array, directions: Array, limited: bool) -> Solution:
-        robot, given, count = self.robot, self.limits(limited=limited), len(kinds)
+        robot, count = self.robot, len(kinds)
         most = robot.na + 3 * count + EXTRA
         motion, force, numbers = np.empty(robot.nv), np.empty(3 * count), np.empty(most, np.int64)
         multipliers, missed = np.zeros((len(self.levels), most)), np.empty(most)
-        contact, out = (kinds, self._friction(kinds, directions)), (motion, force, numbers, multipliers, missed)
-        dynamics, mass = self.dynamics, robot.total_mass
-        k, choice, exact = solve_tasks(dynamics, contact, self._motion, self._forces, given, out, mass)
+        out = motion, force, numbers, multipliers, missed
+        k, choice, exact = solve_tasks(*self._given(kinds, directions), out, limited, robot.total_mass)
         if k == 0 and exact:
             return Solution(kinds, directions, motion, force, NO_LIMITS, NONE_HINDERS, (), choice)
         violated = numbers[:k][missed[:k] < -(RELAXED if exact else SOFTLY)].tolist()
@@ -133,27 +144,26 @@ class TaskProblem:
         hinders = np.abs(multipliers) > HINDERS * largest
         return Solution(kinds, directions, motion, force, numbers[:k].copy(), hinders, relaxed, choice)
 
-    def limits(self, *, limited: bool) -> tuple[Array, ...]:
-        """Return the fields of `Limits` after the first."""
-        limits, robot, mu, apart = self.stack.limits, self.robot, self.contacts.mu, self.apart
-        if limited:
-            most, least = robot.limits.tau_max, np.array([limits.normal_force])
-            most, reach = most if limits.torque == 1.0 else most * limits.torque, reach_of(self.law, mu, limits)
-        else:
-            most, reach, least = np.full(robot.na, np.inf), np.full(len(mu), np.inf), np.array([-np.inf])
-        return corners_of(self.law), reach, *self.joint_bounds, most, apart.rows, apart.least, least
+    def _given(self, kinds: Array, directions: Array) -> tuple[Dynamics, Plan, Pair, Pair, Pair, Pair]:
+        """Return what kernels get: dynamics, plan, contact modes, equations, distances of links."""
+        return (
+            self.dynamics,
+            self.plan,
+            (kinds, self._friction(kinds, directions)),
+            self._motion,
+            self._forces,
+            (self.apart.rows, self.apart.least),
+        )
 
     def name(self, number: int) -> str:
         """Return the name of a limit."""
-        return name_of(self.robot, self.contacts.keys, len(corners_of(self.law)), self.apart, number)
+        return name_of(self.robot, self.contacts.keys, len(self.plan.own["corners"]), self.apart, number)
 
     def rows_of(self, solution: Solution, motions: Array, forces: Array) -> tuple[Array, Array]:
         """Return rows on the coordinates of the levels: of the active limits (k, ·), of rows on v̇ (r, nv) and on f (r, 3n)."""
-        contact = solution.kinds, self._friction(solution.kinds, solution.directions)
         which, k = (solution.active, motions, forces), len(solution.active)
         found = np.empty((k + len(motions), self.robot.na + 3 * len(solution.kinds)))
-        given, mass = self.limits(limited=True), self.robot.total_mass
-        size = fill_rows_of(self.dynamics, contact, self._motion, self._forces, given, which, (found,), mass)
+        size = fill_rows_of(*self._given(solution.kinds, solution.directions), which, (found,), self.robot.total_mass)
         return found[:k, :size], found[k:, :size]
 
     def sliding(self, motion: Array) -> Array:
@@ -184,10 +194,6 @@ def unit_directions(velocities: Array) -> Array:
     return np.where(speeds > SLIPS, velocities / np.maximum(speeds, SLIPS), 0.0)
 
 
-def _level(task: MotionTask | ContactTask) -> int:
-    return task.level
-
-
 SHARE = 0.05
 """Obstacles with a smaller share of the largest one are not named."""
 
@@ -196,7 +202,7 @@ Groups = list[tuple[str, Array]]
 
 
 def outcomes_of(
-    asked: Sequence[Asked],
+    problem: TaskProblem,
     v: Array,
     solution: Solution,
     answer: Prediction,
@@ -208,7 +214,7 @@ def outcomes_of(
     v: velocity of the state (nv); differences: returns contacts whose predicted modes differ, in words
     again: returns the problem of this tick anew
     """
-    outcomes = []
+    outcomes, asked = [], problem.asked
     for k, (task, rows, of_force) in enumerate(asked):
         quantity = solution.force if of_force else solution.motion
         held = rows.A @ quantity + rows.drift

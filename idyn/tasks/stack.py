@@ -97,11 +97,11 @@ class TaskStack(Record, frozen=True):
             if mode not in list(Mode):
                 raise InputError(f"modes.{key}", f"expected one of {', '.join(Mode)}, got {mode!r}")
 
-    def kinds_of(self, contacts: ContactSet, touching: float) -> Array:
-        """Return the intended mode of each contact as a number (n), see `KINDS`. Raises InputError for unknown keys."""
-        kinds: Array = STICK * (contacts.gaps <= touching)
+    def fill_kinds(self, contacts: ContactSet, kinds: Array) -> None:
+        """Fill the intended mode of each contact as a number (n), see `KINDS`; −1 where none is given. Raises InputError for
+        unknown keys."""
+        kinds.fill(-1)
         for key, mode in self.modes.items():
             if key not in contacts.keys:
                 raise InputError(f"modes.{key}", f"no contact with this key{nearest(key, contacts.keys)}")
             kinds[contacts.keys.index(key)] = KINDS[Mode(mode)]
-        return kinds

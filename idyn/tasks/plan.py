@@ -1,0 +1,263 @@
+"""A stack of tasks for kernels: which equations it has, where their numbers are, and its limits.
+
+A plan depends on the structure of a stack: kinds, frames, joints, levels, which targets there are. It is kept with the robot.
+Weights, gains and targets are read in every tick, from the users' arrays. For a stack that is passed again this is one copy,
+for another one of the same structure it takes some microseconds.
+"""
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from idyn.laws.law import Law, polygon
+from idyn.library.kernels import compiled, entry
+from idyn.library.records import ArrayRecord, Indices, Matrix, Spans, Vector, written
+from idyn.model.robot import Robot
+from idyn.solvers.linalg import copy, fill
+from idyn.tasks.forces import ContactTask
+from idyn.tasks.frames import body_motion, fill_frame, fill_joints
+from idyn.tasks.held import OPEN, STICK
+from idyn.tasks.limits import Limits
+from idyn.tasks.motion import MotionTask, Read, checked_target, roots_of
+from idyn.tasks.stack import TaskLimits, TaskStack
+from idyn.terms.stages import Dynamics
+from idyn.types import Array
+
+ROUND = polygon(8)
+"""Corners of the polygon that stands for the friction cone of laws with round cones."""
+
+MOST_PLANS = 16
+
+PYTHON, JOINTS, WORLD, LOCAL = range(4)
+"""Kinds of motion tasks: filled by Python, on joints, on a frame in world axes, in its own axes."""
+
+KIND, JOINT, FIRST, COUNT, WHICH, ROOTS, GAINS, TARGETS = range(8)
+"""Columns of `Plan.table`: kind, joint of the frame, first row, number of rows, beginning of `which`, weights, gains, targets.
+The four targets of frames or three of joints follow, −1 for absent ones."""
+
+
+class Layout(NamedTuple):
+    """Where the equations of tasks are, in order of their levels: those of motions and of forces, each one below the other."""
+
+    spans: list[tuple[int, int]]  # begin and end of the rows of each task
+    levels: list[int]  # that are present
+    counts: list[int]  # number of rows of motions, of forces
+    ends: list[Array]  # end of the rows of each level: of motions, of forces
+
+
+def _layout(tasks: Sequence[MotionTask | ContactTask], robot: Robot) -> Layout:
+    spans, counts, ends = [], [0, 0], dict[int, tuple[int, int]]()
+    for task in tasks:
+        of_force, count = isinstance(task, ContactTask), task.count(robot)
+        spans.append((counts[of_force], counts[of_force] + count))
+        counts[of_force] += count
+        ends[task.level] = counts[0], counts[1]
+    return Layout(spans, list(ends), counts, [*np.array(list(ends.values()), np.int64).reshape(-1, 2).T.copy()])
+
+
+_NO_LIMITS: tuple[Any, Any, Any] = None, None, None
+
+
+class Plan(ArrayRecord):
+    """Plan of a stack for a robot and n contacts.
+
+    layout: of the equations; filled: tasks by number whose equations Python fills
+    """
+
+    table: Spans  # of each motion task, see `KIND` and the others (k, 11)
+    which: Indices
+    modes: Indices  # intended kinds of the contact modes, −1: stick if the contact touches (n)
+    offsets: Matrix  # axes and origin of each task's frame in its joint frame (k, 12)
+    numbers: Vector  # of all motion tasks
+    velocities: Matrix  # of the bodies, see `body_motion` (njoints, 6)
+    biases: Matrix
+    ends: Indices  # of the rows of each level: of motions, of forces
+    ends_of_forces: Indices
+    # limits
+    corners: Matrix  # of the friction polygon (·, 2)
+    angles_min: Vector  # of the joints (na)
+    angles_max: Vector
+    speed_max: Vector
+    slowest: Vector  # least and largest accelerations [rad/s²] (na)
+    fastest: Vector
+    most: Vector  # torques [N·m] (na)
+    reach: Vector  # friction coefficients that may be used (n)
+    least: Vector  # normal force [N], in one element
+    share: float  # of the friction coefficients that may be used; ∞: no limit
+    braking: float
+    acceleration: float
+    of_joints: bool  # whether limits of the joints hold
+
+    def __init__(self, robot: Robot, tasks: Sequence[MotionTask | ContactTask], structures: Sequence[Hashable], n: int) -> None:
+        self.layout, self.filled, self.limited = _layout(tasks, robot), list[int](), _NO_LIMITS
+        table, offsets, which, at = [], [], list[int](), 0
+        for k, (task, structure, (first, last)) in enumerate(zip(tasks, structures, self.layout.spans, strict=True)):
+            if isinstance(task, ContactTask):
+                continue
+            count, row = last - first, [PYTHON, 0, first, last - first, len(which), at]
+            at += count
+            if structure is None:
+                self.filled.append(k)
+                table.append([*row, at, -1, -1, -1, -1])
+                offsets.append(np.zeros(12))
+                continue
+            place = task.place(robot)
+            row[KIND], row[JOINT] = (LOCAL if place.local else WORLD) if place.joint >= 0 else JOINTS, place.joint
+            row.append(at)
+            at += place.gains
+            for name, size in task.targets(count).items():
+                given = getattr(task, name) is not None
+                row.append(at if given else -1)
+                at += size * given
+            table.append(row + [-1] * (11 - len(row)))
+            offsets.append(place.offset)
+            which += place.which.tolist()
+        self.put(table=np.array(table, np.int64).reshape(-1, 11), which=np.array(which, np.int64), numbers=np.zeros(at))
+        self.put(offsets=np.array(offsets).reshape(-1, 12), ends=self.layout.ends[0], ends_of_forces=self.layout.ends[1])
+        bodies, na = len(robot.tree.parents), robot.na
+        self.put(velocities=np.zeros((bodies, 6)), biases=np.zeros((bodies, 6)))
+        self.put(slowest=np.zeros(na), fastest=np.zeros(na), reach=np.zeros(n), least=np.zeros(1))
+        self.put(modes=np.zeros(n, np.int64))
+
+    def limit(self, robot: Robot, law: Law, limits: TaskLimits) -> None:
+        """Set the limits, where they have changed."""
+        own, (known, of, before) = robot.limits, self.limited
+        if own is known and law is of and limits is before:
+            return
+        self.put(corners=corners_of(law), angles_min=own.q_min, angles_max=own.q_max, speed_max=own.v_max)
+        self.put(most=own.tau_max * limits.torque if limits.torque != 1.0 else own.tau_max, of_joints=limits.joints)
+        self.put(least=np.array([limits.normal_force]), braking=limits.braking, acceleration=limits.acceleration)
+        self.put(share=np.inf if law.unlimited_friction else 1.0 - limits.friction_margin)
+        self.limited = own, law, limits
+
+
+def corners_of(law: Law) -> Array:
+    """Return the corners of the polygon within which friction is planned (k, 2)."""
+    return ROUND if law.round_cones else law.directions
+
+
+class Stacked(NamedTuple):
+    """A stack with its plan: tasks in order of their levels, and arrays of their numbers, see `Read`."""
+
+    stack: TaskStack
+    contacts: int
+    tasks: list[MotionTask | ContactTask]
+    plan: Plan
+    read: Read
+
+
+def stacked(robot: Robot, stack: TaskStack, contacts: int) -> Stacked:
+    """Return a stack with its plan, and the numbers of its tasks in the plan. contacts: their number. Raises InputError."""
+    found = robot.scratch.get("stack")
+    if not (type(found) is Stacked and found.stack is stack and found.contacts == contacts):
+        found = _stacked(robot, stack, contacts)
+        if found.read.lasting:
+            robot.scratch["stack"] = found
+    if found.read.arrays:
+        np.concatenate(found.read.arrays, out=found.plan.own["numbers"])
+    return found
+
+
+def _stacked(robot: Robot, stack: TaskStack, contacts: int) -> Stacked:
+    tasks, read = sorted(stack.tasks, key=_level), Read()
+    structures = [task.structure(robot) if isinstance(task, MotionTask) else None for task in tasks]
+    kinds = [(type(task), task.level, of or task.count(robot)) for task, of in zip(tasks, structures, strict=True)]
+    plans = robot.scratch.setdefault("plans", {})
+    assert isinstance(plans, dict)
+    plan = plans.get((contacts, *kinds))
+    if plan is None:
+        if len(plans) >= MOST_PLANS:
+            plans.clear()
+        plan = plans[contacts, *kinds] = Plan(robot, tasks, structures, contacts)
+    for task, structure, (first, last) in zip(tasks, structures, plan.layout.spans, strict=True):
+        if isinstance(task, MotionTask):
+            read.add(roots_of(task.weight, last - first), type(task.weight) is float)
+            if structure is not None:
+                task.read(last - first, read)
+    return Stacked(stack, contacts, tasks, plan, read)
+
+
+def refuse(at: Stacked, number: int) -> None:
+    """Raise InputError for the motion task of this number, whose numbers a kernel has refused."""
+    task = [task for task in at.tasks if isinstance(task, MotionTask)][number]
+    first, last = at.plan.layout.spans[at.tasks.index(task)]
+    for name, size in task.targets(last - first).items():
+        if (given := getattr(task, name)) is not None:
+            checked_target(name, given, size)
+    raise AssertionError("compiled code rejected checked targets")
+
+
+def _level(task: MotionTask | ContactTask) -> int:
+    return task.level
+
+
+@entry(Dynamics, Plan, (Vector, Matrix, Vector), written((Matrix, Matrix, Indices)))
+def begin(d: Dynamics, plan: Plan, motion: tuple[Array, ...], out: tuple[Array, Array, Array]) -> int:
+    """Fill the equations of the motion tasks, contact modes and limits. Return −1, or the number of a task with malformed
+    targets, among the motion tasks.
+
+    motion: (angles of the actuated joints (na), placements (njoints, 12), origin (3))
+    out: (A of zeros (r, nv), rows asked, drift, roots of zeros (3, r), kinds of the contact modes (n))
+    """
+    (angles, placements, origin), (A, values, kinds), g = motion, out, d.given
+    for i in range(len(kinds)):
+        kinds[i] = plan.modes[i] if plan.modes[i] >= 0 else STICK if g.gaps[i] <= g.touching else OPEN
+        plan.reach[i] = np.inf if plan.share == np.inf and g.mu[i] > 0.0 else g.mu[i] * min(plan.share, 1.0)
+    _fill_bounds(d, plan, angles)
+    body_motion((g.axes, g.v), (g.model.parents, g.model.dof_joint), (plan.velocities, plan.biases))
+    bodies, none = (g.axes, placements, plan.velocities, plan.biases, g.model.support, origin), plan.numbers[:0]
+    for k in range(len(plan.table)):
+        row = plan.table[k]
+        kind, first, last, count = row[KIND], row[FIRST], row[FIRST] + row[COUNT], row[COUNT]
+        copy(plan.numbers[row[ROOTS] : row[ROOTS] + count], values[2, first:last])
+        if kind == PYTHON:
+            continue
+        which = plan.which[row[WHICH] : row[WHICH] + count]
+        at, rows, asked, drift, sound = row[TARGETS:], A[first:last], values[0, first:last], values[1, first:last], True
+        sizes = (count, count, count, 0) if kind == JOINTS else (3, 9, 6, 6)
+        one = plan.numbers[at[0] : at[0] + sizes[0]] if at[0] >= 0 else none
+        two = plan.numbers[at[1] : at[1] + sizes[1]] if at[1] >= 0 else none
+        three = plan.numbers[at[2] : at[2] + sizes[2]] if at[2] >= 0 else none
+        four = plan.numbers[at[3] : at[3] + sizes[3]] if at[3] >= 0 else none
+        gains = plan.numbers[row[GAINS] : row[GAINS] + (2 * count if kind == JOINTS else 12)]
+        if kind == JOINTS:
+            sound = fill_joints((angles, g.v), (which, g.model.a), (gains, one, two, three), (rows, asked))
+        else:
+            task, local = (plan.offsets[k], gains, which), kind == LOCAL
+            sound = fill_frame(bodies, task, (one, two, three, four), (rows, asked, drift), row[JOINT], local)
+        if not sound:
+            return k
+    return -1
+
+
+@compiled
+def _fill_bounds(d: Dynamics, plan: Plan, q: Array) -> None:
+    """Fill the bounds of the joint accelerations [rad/s²]: velocity limits, and position limits that leave the way to stop with
+    the deceleration `braking`. They never contradict each other. q: angles of the joints
+
+    The joint velocity v′ after dt may be at most the root of v′²/2c = q_max − q − v′ dt, c the deceleration, and 0 at or
+    beyond the limit; bounds that a joint cannot meet at once are approached with the deceleration c.
+    """
+    dt, c, most = d.given.dt, plan.braking, plan.acceleration
+    for k in range(len(q)):
+        plan.slowest[k], plan.fastest[k] = -most, most
+        if plan.of_joints:
+            v, v_max = d.given.v[d.given.model.a[k]], plan.speed_max[k]
+            fastest = min(v_max, np.sqrt((c * dt) ** 2 + 2.0 * c * max(plan.angles_max[k] - q[k], 0.0)) - c * dt)
+            slowest = -min(v_max, np.sqrt((c * dt) ** 2 + 2.0 * c * max(q[k] - plan.angles_min[k], 0.0)) - c * dt)
+            plan.fastest[k] = min(max((fastest - v) / dt, -c, -most), most)
+            plan.slowest[k] = min(max(min((slowest - v) / dt, c), -most), most)
+
+
+@compiled
+def limits_of(plan: Plan, kinds: Array, apart: tuple[Array, Array], limited: bool) -> Limits:
+    """Return the limits of a tick. apart: rows on v̇ of distances between links, and their least values
+    limited: whether those of forces and torques hold"""
+    reach, most, least = plan.reach, plan.most, plan.least
+    if not limited:
+        reach, most, least = np.empty(len(reach)), np.empty(len(most)), np.empty(1)
+        fill(reach, np.inf)
+        fill(most, np.inf)
+        fill(least, -np.inf)
+    return Limits(kinds, plan.corners, reach, plan.slowest, plan.fastest, most, apart[0], apart[1], least)
