@@ -33,7 +33,8 @@ class Robot:
     wheel_frames: frames on the axis of a joint that turns without limits, without contact places; floating: the base floats
     contact_names: keys of all contacts that geometry may find: those of spheres, then those of pairs of sphere and box
     frames: kinematics of frames, centre of mass and momentum, see `idyn.model.frames`
-    origin: about which the buffers hold axes and ends: the world's, or the base's position if that is far from it [m] (3)
+    far: whether the base is far from the world's origin; origin: about which the buffers hold axes and ends: the world's, or then
+        the base's position [m] (3)
     current: result of the last call of `terms`, whose arrays the buffers still hold; None: they hold those of another state
     scratch: workspaces (preallocated solver buffers) that other modules store with the robot (`idyn.prediction.solve`)
 
@@ -152,7 +153,7 @@ class Robot:
         self.own_ends, self.own_slope = np.zeros((len(self.closures.keys), 2, 3)), np.zeros((self.nv, self.nv))
         self._placements, self.placements = tree.placements_of(data), tree.placements_of(self._placed)
         self._placed_parts, self._base = tree.parts(self.placements), self._placements[1, 9:].data
-        self.origin, self._far = np.zeros(3), False
+        self.origin, self.far = np.zeros(3), False
         self.current: Kinematics | None = None
 
     def joint_of_frame(self, name: str) -> int:
@@ -179,24 +180,24 @@ class Robot:
         if self._gyration:
             self.own_terms.h[:3] += self._gyration * np.cross(v[3:6], v[:3])
         x, y, z = self._base
-        if self._far or not (-FAR <= x <= FAR and -FAR <= y <= FAR and -FAR <= z <= FAR):
+        if self.far or not (-FAR <= x <= FAR and -FAR <= y <= FAR and -FAR <= z <= FAR):
             near = self.near(q)
-            self._far = near is not q
-            self.origin[:] = q[:3] if self._far else 0.0
+            self.far = near is not q
+            self.origin[:] = q[:3] if self.far else 0.0
             pin.crba(self._model, self._data, near, WORLD)  # h does not depend on the place
         if len(self.own_ends):
             joints, offsets = self.closures.joints, self.closures.offsets
             rotations, origins = tree.parts(self._placements)
             np.einsum("mkij,mkj->mki", rotations[joints], offsets, out=self.own_ends)
             self.own_ends += origins[joints]
-        if self._far:
+        if self.far:
             self._placements[1:, 9:] += self.origin
 
     def terms(self, q: Array, v: Array) -> Kinematics:
         """Return M, h, joint axes and placements at (q, v): views of the robot's buffers; q and v are not copied."""
         self.compute(q, v)
         terms, axes, ends = self.own_terms, self.own_terms.axes, self.own_ends
-        if self._far:
+        if self.far:
             axes, ends = axes.copy(), ends + self.origin
             axes[:, :3] += np.cross(self.origin, axes[:, 3:])
         at = Kinematics(q=q, v=v, M=terms.M, h=terms.h, axes=axes, placements=self._placements, ends=ends)

@@ -103,12 +103,27 @@ class Read:
         self.lasting = self.lasting and lasting
 
     def target(self, name: str, given: Any, size: int) -> None:
-        """Add a target of this size, a rotation matrix by rows. Raises InputError."""
-        shape = (3, 3) if name == "rotation" else (size,)
-        if type(given) is np.ndarray and given.dtype is _FLOAT64 and given.shape == shape:
-            self.arrays.extend(given if len(shape) > 1 else (given,))
-        else:
+        """Add a target of this size, a rotation matrix by rows; kernels see whether it is finite. Raises InputError."""
+        shape, array = (3, 3) if name == "rotation" else (size,), given
+        if type(given) is list and len(given) == size and isinstance(given[0], float):
+            array = _numbers(given)
+        if type(array) is not np.ndarray or array.dtype is not _FLOAT64 or array.shape != shape:
             self.add(checked_target(name, given, size), isinstance(given, float))
+            return
+        if len(shape) == 1:
+            self.arrays.append(array)
+        else:
+            self.arrays.extend(array)
+        if array is not given:
+            self.lasting = False
+
+
+def _numbers(given: list[Any]) -> Array | None:
+    """Return a list as an array; None for lists of lists of different lengths."""
+    try:
+        return np.array(given)
+    except ValueError:
+        return None
 
 
 def checked_target(name: str, given: Any, size: int) -> Array:
@@ -225,8 +240,8 @@ class MotionTask(Task, frozen=True):
     def _read(self, gains: Sequence[Array], fixed: bool, count: int, out: Read) -> None:
         """Add gains and targets. fixed: whether what else the task consists of cannot change"""
         out.arrays += gains
-        numbers = type(self.stiffness) is float and (self.damping is None or type(self.damping) is float)
-        out.lasting = out.lasting and fixed and numbers
+        if not (fixed and type(self.stiffness) is float and (self.damping is None or type(self.damping) is float)):
+            out.lasting = False
         for name, size in self.targets(count).items():
             if (given := getattr(self, name)) is not None:
                 out.target(name, given, size)

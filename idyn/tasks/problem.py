@@ -77,9 +77,9 @@ class TaskProblem:
         (motions, pushes), self.modes = plan.layout.counts, np.empty(n, np.int64)
         self._motion = np.zeros((motions, robot.nv)), np.zeros((3, motions))
         self._forces = np.zeros((pushes, 3 * n)), np.zeros((3, pushes))
-        placements, near = state.placements, robot.near(q)
-        if near is not q:
-            robot.place(near)
+        placements = state.placements
+        if robot.far:
+            robot.place(robot.near(q))
             placements = robot.placements
         given, out = (robot.joint_angles(q), placements, robot.origin), (*self._motion, self.modes)
         stack.fill_kinds(contacts, plan.own["modes"])
