@@ -33,8 +33,8 @@ class Robot:
     wheel_frames: frames on the axis of a joint that turns without limits, without contact places; floating: the base floats
     contact_names: keys of all contacts that geometry may find: those of spheres, then those of pairs of sphere and box
     frames: kinematics of frames, centre of mass and momentum, see `idyn.model.frames`
-    far: whether the base is far from the world's origin; origin: about which the buffers hold axes and ends: the world's, or then
-        the base's position [m] (3)
+    origin: about which the buffers hold axes and ends: the world's, or the base's position if that is far from it [m] (3)
+    far: whether it is
     current: result of the last call of `terms`, whose arrays the buffers still hold; None: they hold those of another state
     scratch: workspaces (preallocated solver buffers) that other modules store with the robot (`idyn.prediction.solve`)
 

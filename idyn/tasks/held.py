@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.contact.ground import allowance
-from idyn.library.kernels import compiled
-from idyn.solvers.linalg import axpy, backward, cholesky, copy, dot, fill, forward
+from idyn.library.kernels import compiled, stack_array
+from idyn.solvers.linalg import axpy, backward, cholesky, copy, copy_rows, dot, fill, forward
+from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix, zeros
 from idyn.solvers.rows import NEGLIGIBLE, reduce_rows, reflect, solve_and_span, unreflect
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
@@ -38,23 +39,23 @@ class Held(NamedTuple):
 
 
 @compiled
-def hold(d: Dynamics, kinds: Array, friction: Array) -> Held:
+def hold(d: Dynamics, pool: Pool, kinds: Array, friction: Array) -> Held:
     """Return the held motion. kinds: of the contact modes (n); friction: per normal force of contacts that slide (n, 2)"""
     g = d.given
     u, a, nu, na, m = g.model.u, g.model.a, len(g.model.u), len(g.model.a), count_columns(d, kinds)
-    columns, P, Q, place = np.zeros((m, len(d.J))), np.zeros((m, nu)), np.empty((nu, m)), np.empty(nu)
+    columns, P, Q, place = zero_matrix(pool, m, len(d.J)), zero_matrix(pool, m, nu), matrix(pool, nu, m), stack_array(nu)
     _fill_columns(d, (kinds, friction), columns, P)
     for i in range(nu):
         place[i] = i
     rank = reduce_rows(P, place, (0, nu), Q, 0, 0.0)
-    order = np.empty(nu, np.int64)
+    order, bias = indices(pool, nu), zeros(pool, nu)
     for i in range(nu):
         order[i] = int(place[i])
-    bias = _last_push(d)
+    _add_last_push(d, bias)
     for i in range(nu):
         bias[i] += g.h[u[i]]
     # held rows, unactuated columns first, then actuated ones and the right side
-    held, z = np.zeros((m + nu - rank, nu + na + 1)), np.empty((nu - rank, nu))
+    held, z = zero_matrix(pool, m + nu - rank, nu + na + 1), matrix(pool, nu - rank, nu)
     _fill_held(d, kinds, held)
     _fill_unreached(P, order, rank, z)
     for k in range(nu - rank):
@@ -65,7 +66,7 @@ def hold(d: Dynamics, kinds: Array, friction: Array) -> Held:
                 row[j] += z[k, i] * g.M[u[i], u[j]]
             for j in range(na):
                 row[nu + j] += z[k, i] * g.M[u[i], a[j]]
-    base = np.zeros((nu, na + 1))
+    base = zero_matrix(pool, nu, na + 1)
     used = _eliminate(held, base)
     return Held(columns, P, Q, order[:rank], base, held[used:, nu:], bias)
 
@@ -94,7 +95,7 @@ def _fill_unreached(P: Array, order: Array, rank: int, z: Array) -> None:
 def fill_forces(held: Held, load: Array, inner: Array, force: Array) -> None:
     """Fill f (3n) from the unactuated rows (nu) and internal forces i (m − r)."""
     (m, _), r = held.P.shape, len(held.order)
-    at = np.empty(m)
+    at = stack_array(m)
     for k in range(r):
         s = load[held.order[k]]
         for j in range(k):
@@ -111,7 +112,7 @@ def fill_forces(held: Held, load: Array, inner: Array, force: Array) -> None:
 def fill_factors(held: Held, row: Array, push: Array, inner: Array) -> float:
     """Fill the factors of a row on f (3n): of the unactuated rows (nu) and of i (m − r). Return its length on ζ."""
     (m, _), r = held.P.shape, len(held.order)
-    at = np.empty(m)
+    at = stack_array(m)
     fill(at, 0.0)
     for i in range(len(row)):
         if row[i] != 0.0:
@@ -171,15 +172,14 @@ def _fill_columns(d: Dynamics, contact: tuple[Array, Array], columns: Array, P: 
 
 
 @compiled
-def _last_push(d: Dynamics) -> Array:
-    """Return ρ J_uᵀ f⁻ (nu)."""
+def _add_last_push(d: Dynamics, push: Array) -> None:
+    """Add ρ J_uᵀ f⁻ (nu)."""
     g = d.given
-    u, push = g.model.u, np.zeros(len(g.model.u))
+    u = g.model.u
     if g.rho > 0.0:
         for row in range(len(g.last)):
             for i in range(len(u)):
                 push[i] += g.rho * d.J[row, u[i]] * g.last[row] / g.dt
-    return push
 
 
 @compiled
@@ -214,7 +214,9 @@ def _eliminate(held: Array, base: Array) -> int:
     """Eliminate the unactuated columns by Householder reflections from the left, and fill (E, e) of v̇_u = e − E v̇_a
     (nu, na + 1). Return the number of rows used. Directions of v̇_u that no row determines stay 0."""
     (rows, width), nu = held.shape, len(base)
-    h, s, place, rank, scale = np.empty(rows), np.empty(width), np.arange(nu), 0, 0.0
+    h, s, place, rank, scale = stack_array(rows), stack_array(width), stack_array(nu, np.int64), 0, 0.0
+    for k in range(nu):
+        place[k] = k
     for k in range(min(nu, rows)):
         # the longest remaining column
         best, largest = k, -1.0
@@ -260,16 +262,17 @@ class Closing(NamedTuple):
 
 
 @compiled
-def closing(d: Dynamics) -> Closing:
+def closing(d: Dynamics, pool: Pool) -> Closing:
     """Return what torques follow from."""
     g, k3 = d.given, len(d.G)
     u, nu = g.model.u, len(g.model.u)
-    L, moved, asked, S, one = np.empty((nu, nu)), np.empty((k3, nu)), np.empty(k3), np.zeros((k3, k3)), np.zeros((k3, k3))
+    L, moved, asked = matrix(pool, nu, nu), matrix(pool, k3, nu), vector(pool, k3)
+    S, one = zero_matrix(pool, k3, k3), zero_matrix(pool, k3, k3)
     for i in range(nu):
         for j in range(nu):
             L[i, j] = g.M[u[i], u[j]]
     cholesky(L)
-    inverse, spare = np.empty((k3, k3)), np.empty((k3, k3))
+    inverse, spare, each = matrix(pool, k3, k3), matrix(pool, k3, k3), matrix(pool, k3, k3)
     if k3 == 0:
         return Closing(L, inverse, moved, asked)
     for k in range(k3):
@@ -282,7 +285,8 @@ def closing(d: Dynamics) -> Closing:
             for i in range(nu):
                 S[k, j] += d.G[k, u[i]] * moved[j, i]
     for k in range(k3):
-        solve_and_span((S.copy(), one[k]), (inverse[k], spare), 0.0)
+        copy_rows(S, each)
+        solve_and_span((each, one[k]), (inverse[k], spare), 0.0)
     return Closing(L, inverse, moved, asked)
 
 

@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.library.kernels import compiled
+from idyn.library.kernels import compiled, stack_array
 from idyn.solvers.linalg import axpy, dot, fill
+from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix, zeros
 from idyn.solvers.rows import NEGLIGIBLE, reduce_rows
 from idyn.tasks.held import Held, fill_factors
 from idyn.terms.stages import Dynamics
@@ -48,28 +49,30 @@ class Levels(NamedTuple):
 
 
 @compiled
-def levels_of(d: Dynamics, held: Held, tasks: Tasks, forces: Tasks, mass: float) -> Levels:
+def levels_of(d: Dynamics, pool: Pool, held: Held, tasks: Tasks, forces: Tasks, mass: float) -> Levels:
     """Return the levels. mass: of the robot, by which rows of forces are divided"""
     na, internal, count = len(held.base[0]) - 1, len(held.P) - len(held.order), len(tasks[3])
-    middle, stretch, posture = _metric(d, tasks)
-    base = _base(d, held, middle, stretch)
+    middle, stretch, posture = _metric(d, pool, tasks)
+    base = _base(d, held, (middle, stretch), matrix(pool, len(held.base), na + 1))
     # rows of forces: internal forces first
-    F, least = np.zeros((internal + na + 1, len(forces[0]))), np.zeros(count + 1)
-    H_i, pivots, level_i = np.empty((internal, internal)), np.empty(internal, np.int64), np.empty(internal, np.int64)
-    ranks = np.zeros(count + 1, np.int64)
+    F, least = zero_matrix(pool, internal + na + 1, len(forces[0])), zeros(pool, count + 1)
+    H_i, pivots, level_i = matrix(pool, internal, internal), indices(pool, internal), indices(pool, internal)
+    ranks = indices(pool, count + 1)
     _fill_force_rows(held, forces, base, mass, F, least)
     _reduce_forces(F, forces[3], least, H_i, (pivots, level_i, ranks))
     # rows of motions
-    H, level_z, pivots_z = np.empty((na, na)), np.empty(na, np.int64), np.empty(na, np.int64)
-    X, ends = _stacked(d, held, tasks, (middle, stretch, posture), (F, forces[3], ranks, pivots), base, least)
-    fixed, rank = _reduce_motions(X, len(held.rows), ends, least, H, (level_z, pivots_z))
-    kept, passive, last = len(fixed), ends[count - 1] if count > 0 else len(held.rows), ranks[count]
+    H, level_z, pivots_z = matrix(pool, na, na), indices(pool, na), indices(pool, na)
+    X = zero_matrix(pool, na + 1, len(held.rows) + len(tasks[0]) + F.shape[1] + len(base))
+    ends, fixed = indices(pool, count), vector(pool, na)
+    _stack((d, held), tasks, (middle, stretch, posture), (F, forces[3], ranks, pivots), base, least, (X, ends))
+    kept, rank = _reduce_motions(X, len(held.rows), ends, least, H, (level_z, pivots_z, fixed))
+    passive, last = ends[count - 1] if count > 0 else len(held.rows), ranks[count]
     D = na - kept + internal
     for j in range(rank, na):
         level_z[j] = posture if posture >= 0 else count
     for i in range(last, internal):
         level_i[i] = count + 1
-    L, beta = np.zeros((D, D)), np.zeros(D)
+    L, beta = zero_matrix(pool, D, D), zeros(pool, D)
     for j in range(kept, na):
         L[j - kept, j - kept] = 1.0
         if j < rank:
@@ -85,24 +88,26 @@ def levels_of(d: Dynamics, held: Held, tasks: Tasks, forces: Tasks, mass: float)
                 L[row, c - kept] = X[c, passive + i]
             for c in range(i + 1):
                 L[row, na - kept + c] = F[c, pivots[i]]
-    pushes = np.zeros((len(base), D + 1))
+    pushes = zero_matrix(pool, len(base), D + 1)
     for i in range(len(base)):
         pushes[i, D] = -X[na, passive + last + i]
         for c in range(kept, na):
             pushes[i, c - kept] = X[c, passive + last + i]
-    place, closes = _priorities(level_z[kept:], level_i, count + 2)
-    return Levels(middle, stretch, H, H_i, np.array([kept, rank, last]), fixed, pushes, L, beta, place, closes)
+    place, closes, counts = indices(pool, D), indices(pool, count + 2), indices(pool, 3)
+    _fill_priorities(level_z[kept:], level_i, place, closes)
+    counts[0], counts[1], counts[2] = kept, rank, last
+    return Levels(middle, stretch, H, H_i, counts, fixed[:kept], pushes, L, beta, place, closes)
 
 
 @compiled
-def _metric(d: Dynamics, tasks: Tasks) -> tuple[Array, Array, int]:
+def _metric(d: Dynamics, pool: Pool, tasks: Tasks) -> tuple[Array, Array, int]:
     """Return p, W⁻¹ and the level of the posture: the last level with motions, if it asks for each joint and nothing else; −1
     for joints that come to rest below all levels."""
     (A, wanted, roots, ends), g = tasks, d.given
     a, first, posture = g.model.a, len(A) - len(g.model.a), -1
-    middle, stretch = np.empty(len(a)), np.ones(len(a))
+    middle, stretch = vector(pool, len(a)), vector(pool, len(a))
     for k in range(len(a)):
-        middle[k] = -REST * g.v[a[k]]
+        middle[k], stretch[k] = -REST * g.v[a[k]], 1.0
     for level in range(len(ends)):
         before = ends[level - 1] if level > 0 else 0
         if ends[level] == len(A) and before == first and ends[level] > before:
@@ -119,11 +124,10 @@ def _metric(d: Dynamics, tasks: Tasks) -> tuple[Array, Array, int]:
 
 
 @compiled
-def _base(d: Dynamics, held: Held, middle: Array, stretch: Array) -> Array:
-    """Return the unactuated rows (M_u v̇ + h_u + ρ J_uᵀ f⁻)/(1 + ρ): slopes by y, and at y = 0 in the last column."""
-    g = d.given
-    u, a, nu, na = g.model.u, g.model.a, len(g.model.u), len(g.model.a)
-    base, share = np.empty((nu, na + 1)), 1.0 / (1.0 + g.rho)
+def _base(d: Dynamics, held: Held, metric: tuple[Array, Array], base: Array) -> Array:
+    """Fill and return the unactuated rows (M_u v̇ + h_u + ρ J_uᵀ f⁻)/(1 + ρ): slopes by y, and at y = 0 in the last column."""
+    (middle, stretch), g = metric, d.given
+    u, a, nu, na, share = g.model.u, g.model.a, len(g.model.u), len(g.model.a), 1.0 / (1.0 + g.rho)
     for i in range(nu):
         row = base[i]
         for j in range(na):
@@ -144,7 +148,7 @@ def _fill_force_rows(held: Held, forces: Tasks, base: Array, mass: float, F: Arr
     in each level."""
     (A, wanted, roots, ends), (nu, columns), level = forces, base.shape, 0
     internal = len(F) - columns
-    push, inner, line = np.empty(nu), np.empty(internal), np.empty(columns)
+    push, inner, line = stack_array(nu), stack_array(internal), stack_array(columns)
     for r in range(len(A)):
         root = roots[r] / mass
         length = fill_factors(held, A[r], push, inner)
@@ -166,7 +170,8 @@ def _reduce_forces(F: Array, ends: Array, least: Array, H: Array, out: tuple[Arr
     """Reduce the rows of forces in the coordinates of internal forces, level by level. Rows that these do not change become
     rows on y alone. out: (row of each coordinate, its level, number of coordinates before each level)"""
     (pivots, level_of, ranks), internal, first, rank = out, len(H), 0, 0
-    place, line = np.empty(F.shape[1]), np.empty(F.shape[1])
+    place, line = stack_array(F.shape[1]), stack_array(F.shape[1])
+    ranks[0] = 0
     for level in range(len(ends)):
         last = ends[level]
         for i in range(first, last):
@@ -190,23 +195,27 @@ def _reduce_forces(F: Array, ends: Array, least: Array, H: Array, out: tuple[Arr
 
 
 @compiled
-def _stacked(
-    d: Dynamics,
-    held: Held,
+def _stack(
+    at: tuple[Dynamics, Held],
     tasks: Tasks,
     metric: tuple[Array, Array, int],
     forces: tuple[Array, ...],
     base: Array,
     least: Array,
-) -> tuple[Array, Array]:
-    """Return the rows on y as columns, right sides last: held rows; those of each level, of which the ends are returned; then
-    the other rows of forces and the unactuated rows, which the reflections only pass through. `least` becomes that of all."""
+    out: tuple[Array, Array],
+) -> None:
+    """Fill the rows on y as columns, right sides last: held rows; those of each level; then the other rows of forces and the
+    unactuated rows, which the reflections only pass through. `least` becomes that of all.
+
+    out: (X (na + 1, ·) of zeros, wide enough, end of the rows of each level)
+    """
     (A, wanted, roots, ends), (middle, stretch, posture), (F, closes, ranks, pivots) = tasks, metric, forces
+    (d, held), (X, found) = at, out
     na, nu, internal, k = len(middle), len(base), len(F) - base.shape[1], len(held.rows)
     last = len(A) - na if posture >= 0 else len(A)
-    X, found = np.zeros((na + 1, k + last + F.shape[1] + nu)), np.empty(len(ends), np.int64)
-    line, row, first, begin, lengths = np.empty(na + 1), k, 0, 0, np.zeros(nu)
+    line, row, first, begin, lengths = stack_array(na + 1), k, 0, 0, stack_array(nu)
     for i in range(nu):
+        lengths[i] = 0.0
         for j in range(na):
             lengths[i] += (held.base[i, j] * stretch[j]) ** 2
     for i in range(k):
@@ -230,7 +239,6 @@ def _stacked(
         for j in range(na):
             X[j, row + i] = base[i, j]
         X[na, row + i] = -base[i, na]
-    return X, found
 
 
 @compiled
@@ -259,16 +267,15 @@ def _actuated(d: Dynamics, held: Held, A: Array, wanted: float, scales: tuple[Ar
 
 
 @compiled
-def _reduce_motions(X: Array, k: int, ends: Array, least: Array, H: Array, out: tuple[Array, Array]) -> tuple[Array, int]:
-    """Reduce the rows on y. Return the held coordinates z and the number of all that rows determine. k: number of held rows
-    out: (level of each coordinate z, its row)"""
-    (level_of, pivots), na, size = out, len(H), 0.0
+def _reduce_motions(X: Array, k: int, ends: Array, least: Array, H: Array, out: tuple[Array, ...]) -> tuple[int, int]:
+    """Reduce the rows on y. Return the number of held coordinates z and that of all that rows determine. k: number of held rows
+    out: (level of each coordinate z, its row, held coordinates)"""
+    (level_of, pivots, fixed), na, size = out, len(H), 0.0
     for j in range(na):
         for i in range(k):
             size = max(size, abs(X[j, i]))
     kept = reduce_rows(X[:na], X[na], (0, k), H, 0, NEGLIGIBLE * max(size, 1e-3))
     _compress(X, (0, k), (0, kept), na)
-    fixed = np.empty(kept)
     for j in range(kept):
         fixed[j] = X[na, j]
         for c in range(j):
@@ -283,7 +290,7 @@ def _reduce_motions(X: Array, k: int, ends: Array, least: Array, H: Array, out: 
         for j in range(start, rank):
             pivots[j], level_of[j] = first + j - start, level
         first = ends[level]
-    return fixed, rank
+    return kept, rank
 
 
 @compiled
@@ -297,7 +304,7 @@ def _compress(A: Array, span: tuple[int, int], columns: tuple[int, int], extra: 
     m, rank = last - first, end - start
     if m == rank:
         return
-    h = np.empty(m)
+    h = stack_array(m)
     for j in range(rank - 1, -1, -1):
         square = 0.0
         for i in range(m):
@@ -313,14 +320,12 @@ def _compress(A: Array, span: tuple[int, int], columns: tuple[int, int], extra: 
 
 
 @compiled
-def _priorities(level_z: Array, level_i: Array, levels: int) -> tuple[Array, Array]:
-    """Return the place of each error in order of priority, and the end of each level."""
-    count = len(level_z)
-    place, ends, at = np.empty(count + len(level_i), np.int64), np.empty(levels, np.int64), 0
-    for level in range(levels):
+def _fill_priorities(level_z: Array, level_i: Array, place: Array, ends: Array) -> None:
+    """Fill the place of each error in order of priority, and the end of each level."""
+    count, at = len(level_z), 0
+    for level in range(len(ends)):
         for j in range(len(place)):
             if (level_z[j] if j < count else level_i[j - count]) == level:
                 place[j] = at
                 at += 1
         ends[level] = at
-    return place, ends

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.library.kernels import compiled
+from idyn.library.kernels import compiled, stack_array
 from idyn.solvers.linalg import axpy, copy, dot, fill
 from idyn.solvers.rows import reflect, unreflect
 from idyn.tasks.held import OPEN, STICK, Closing, Held, fill_factors, fill_forces, solve_base
@@ -129,7 +129,8 @@ def _fill_torque_row(d: Dynamics, closed: Closing, k: int, sign: float, rows: tu
     (by_motion, by_force), g = rows, d.given
     u, a, joint = g.model.u, g.model.a, g.model.a[k]
     # weights of J_uᵀ f − h_u − M_ua v̇_a, and of the closures
-    omega, gamma = np.empty(len(u)), np.zeros(len(d.G))
+    omega, gamma = stack_array(len(u)), stack_array(len(d.G))
+    fill(gamma, 0.0)
     for i in range(len(u)):
         omega[i] = g.M[u[i], joint]
     solve_base(closed.L, omega)
@@ -159,7 +160,7 @@ def fill_coordinates(d: Dynamics, held: Held, levels: Levels, rows: tuple[Array,
     """Fill the row on the coordinates c (D) of a row on v̇ (nv) and f (3n)."""
     (by_motion, row), g, nu = rows, d.given, len(held.base)
     u, a, (kept, rank, rank_i) = g.model.u, g.model.a, levels.counts
-    na, line, push, moves = len(a), np.empty(len(a)), np.empty(nu), False
+    na, line, push, moves = len(a), stack_array(len(a)), stack_array(nu), False
     for j in range(na):
         line[j] = by_motion[a[j]]
         moves = moves or line[j] != 0.0
@@ -184,7 +185,8 @@ def fill_answer(d: Dynamics, held: Held, levels: Levels, closed: Closing, c: Arr
     """Fill motion, forces and torques at coordinates c (D)."""
     g, nu, (kept, rank, rank_i), D = d.given, len(held.base), levels.counts, len(c)
     u, a, na, motion = g.model.u, g.model.a, len(g.model.a), answer.motion
-    y, inner, load = np.empty(na), c[na - kept :].copy(), np.empty(nu)
+    y, inner, load = stack_array(na), stack_array(D - na + kept), stack_array(nu)
+    copy(c[na - kept :], inner)
     copy(levels.fixed, y[:kept])
     copy(c[: na - kept], y[kept:])
     unreflect(levels.H, rank, y)
@@ -205,7 +207,9 @@ def _fill_torque(d: Dynamics, closed: Closing, motion: Array, answer: Answer) ->
     v̇_a"""
     g, nv = d.given, len(d.given.v)
     u, a = g.model.u, g.model.a
-    push, moved, closes = np.empty(nv), np.zeros(nv), np.zeros(len(d.G))
+    push, moved, closes, free = stack_array(nv), stack_array(nv), stack_array(len(d.G)), stack_array(len(u))
+    fill(moved, 0.0)
+    fill(closes, 0.0)
     for j in range(nv):
         push[j] = -g.h[j]
     for row in range(len(d.J)):
@@ -213,7 +217,6 @@ def _fill_torque(d: Dynamics, closed: Closing, motion: Array, answer: Answer) ->
             axpy(answer.force[row], d.J[row], push)
     for j in range(len(a)):
         moved[a[j]] = motion[j]
-    free = np.empty(len(u))
     for i in range(len(u)):
         free[i] = push[u[i]] - dot(g.M[u[i]], moved)
     solve_base(closed.L, free)

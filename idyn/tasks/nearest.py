@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.library.kernels import compiled, entry
+from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.solvers.linalg import axpy, dot, fill, forward
+from idyn.solvers.pool import Pool, empty, vector, zeros
 from idyn.tasks.held import Closing, Held, closing, hold
 from idyn.tasks.levels import Levels, Tasks, levels_of
 from idyn.tasks.limits import (
@@ -55,16 +56,16 @@ class Tick(NamedTuple):
 
 
 @compiled
-def _tick(d: Dynamics, contact: Pair, tasks: Tasks, forces: Tasks, limits: Limits, mass: float) -> Tick:
+def _tick(d: Dynamics, pool: Pool, contact: Pair, tasks: Tasks, forces: Tasks, limits: Limits, mass: float) -> Tick:
     """Return the tick of `solve_tasks`."""
-    held = hold(d, contact[0], contact[1])
-    return Tick(held, levels_of(d, held, tasks, forces, mass), closing(d), limits)
+    held = hold(d, pool, contact[0], contact[1])
+    return Tick(held, levels_of(d, pool, held, tasks, forces, mass), closing(d, pool), limits)
 
 
 @compiled
-def _tasks(rows: Pair, ends: Array) -> Tasks:
+def _tasks(pool: Pool, rows: Pair, ends: Array) -> Tasks:
     """Return equations of tasks as `Tasks`. rows: (A (r, ·), rows asked, drift, roots (3, r)); ends: of the levels"""
-    (A, values), wanted = rows, np.empty(len(rows[0]))
+    (A, values), wanted = rows, vector(pool, len(rows[0]))
     for i in range(len(A)):
         wanted[i] = values[0, i] - values[1, i]
     return A, wanted, values[2], ends
@@ -73,7 +74,7 @@ def _tasks(rows: Pair, ends: Array) -> Tasks:
 @compiled
 def _fill_row(d: Dynamics, tick: Tick, number: int, row: Array) -> None:
     """Fill the row of a limit on the coordinates c."""
-    rows = np.empty(len(d.given.v)), np.empty(len(d.J))
+    rows = stack_array(len(d.given.v)), stack_array(len(d.J))
     fill_limit(d, tick.limits, tick.closed, number, rows)
     fill_coordinates(d, tick.held, tick.levels, rows, row)
 
@@ -81,7 +82,7 @@ def _fill_row(d: Dynamics, tick: Tick, number: int, row: Array) -> None:
 @compiled
 def _add_row(d: Dynamics, tick: Tick, s: Active, number: int, room: Array) -> bool:
     """Fill row `size` with a limit. room: slacks at e = 0. Return False if no coordinate changes it, or no row is left."""
-    q, g = s.size[0], np.empty(s.N.shape[1])
+    q, g = s.size[0], stack_array(s.N.shape[1])
     if q == len(s.c):
         return False
     _fill_row(d, tick, number, g)
@@ -96,7 +97,7 @@ def _add_row(d: Dynamics, tick: Tick, s: Active, number: int, room: Array) -> bo
 @compiled
 def _fill_errors_row(levels: Levels, g: Array, length: float, s: Active) -> None:
     """Fill row `size` with Λ⁻ᵀ g/length in order of priority, and the squared lengths of its terms in each level."""
-    q, L, terms = s.size[0], levels.L, np.empty(len(g))
+    q, L, terms = s.size[0], levels.L, stack_array(len(g))
     fill(terms, 1.0)
     fill(s.sizes[q], 0.0)
     for j in range(len(g)):
@@ -117,7 +118,7 @@ def _fill_errors_row(levels: Levels, g: Array, length: float, s: Active) -> None
 @compiled
 def _fill_answer(d: Dynamics, tick: Tick, e: Array, stretch: Array, answer: Answer, slacks: Array) -> None:
     """Fill the answer at c = Λ⁻¹ (e + β), and the slacks of all limits. e: in units of `stretch`"""
-    levels, c = tick.levels, np.empty(len(e))
+    levels, c = tick.levels, stack_array(len(e))
     for j in range(len(c)):
         c[j] = e[levels.place[j]] * stretch[levels.place[j]] + levels.beta[j]
     forward(levels.L, c)
@@ -137,24 +138,25 @@ def solve_tasks(
         (r, 3n); apart, limited: see `limits_of`
     out: (v̇ (nv), f (3n), numbers of the active limits (Q), their multipliers of each level (levels, Q), their slacks (Q))
     """
-    (motion, force, numbers, hinders, missed), limits = out, limits_of(plan, contact[0], apart, limited)
-    tasks, forces = _tasks(rows, plan.ends), _tasks(pushes, plan.ends_of_forces)
-    tick = _tick(d, contact, tasks, forces, limits, mass)
+    (motion, force, numbers, hinders, missed), pool = out, plan.pool
+    empty(pool)
+    limits = limits_of(plan, contact[0], apart, limited)
+    tasks, forces = _tasks(pool, rows, plan.ends), _tasks(pool, pushes, plan.ends_of_forces)
+    tick = _tick(d, pool, contact, tasks, forces, limits, mass)
     D, choice = len(tick.levels.beta), len(tick.held.P) - len(tick.held.order)
-    answer = Answer(motion, force, np.empty(len(plan.most)))
-    room = np.empty(count_limits(tick.limits))
-    _fill_answer(d, tick, np.zeros(D), np.ones(D), answer, room)
+    answer, room = Answer(motion, force, vector(pool, len(plan.most))), vector(pool, count_limits(limits))
+    none, unit = zeros(pool, D), vector(pool, D)
+    fill(unit, 1.0)
+    _fill_answer(d, tick, none, unit, answer, room)
     if _most_violated(room) < 0:
         return 0, choice, True
-    near, near_force = tasks[1].copy(), forces[1].copy()
-    if _shorten(near, tasks[3]) + _shorten(near_force, forces[3]) > 0:
-        nearer = (tasks[0], near, tasks[2], tasks[3]), (forces[0], near_force, forces[2], forces[3])
-        tick = _tick(d, contact, nearer[0], nearer[1], limits, mass)
-        _fill_answer(d, tick, np.zeros(D), np.ones(D), answer, room)
-    s = no_rows(D, tick.levels.ends, len(numbers), 0.0)
+    if _shorten(tasks[1], tasks[3]) + _shorten(forces[1], forces[3]) > 0:
+        tick = _tick(d, pool, contact, tasks, forces, limits, mass)
+        _fill_answer(d, tick, none, unit, answer, room)
+    s = no_rows(pool, D, tick.levels.ends, len(numbers), 0.0)
     exact = _descend(d, tick, s, answer, room)
     if not exact:
-        s = no_rows(D, tick.levels.ends, len(numbers), SOFT)
+        s = no_rows(pool, D, tick.levels.ends, len(numbers), SOFT)
         _descend(d, tick, s, answer, room)
     fill_slacks(d, tick.limits, answer, room)
     for k in range(s.size[0]):
@@ -191,7 +193,7 @@ def _most_violated(slacks: Array) -> int:
 @compiled
 def _descend(d: Dynamics, tick: Tick, s: Active, answer: Answer, room: Array) -> bool:
     """Fill the answer. room: slacks at e = 0. Return False if the turns do not suffice."""
-    turns, slacks = 0, np.empty(len(room))
+    turns, slacks = 0, stack_array(len(room))
     _begin(d, tick, s, room)
     while turns < MOST_TURNS:
         turns += 1 + restore(s)
@@ -217,7 +219,10 @@ def _begin(d: Dynamics, tick: Tick, s: Active, room: Array) -> None:
     g, limits, per = d.given, tick.limits, 1 + len(tick.limits.corners)
     if not g.remembers:
         return
-    last, slacks = Answer(g.v, g.last / g.dt, limits.most), np.empty(len(room))
+    forces, slacks = stack_array(len(g.last)), stack_array(len(room))
+    for row in range(len(g.last)):
+        forces[row] = g.last[row] / g.dt
+    last = Answer(g.v, forces, limits.most)
     fill_slacks(d, limits, last, slacks)
     for number in range(len(limits.kinds) * per):
         normal = last.force[3 * (number // per) + 2]
@@ -235,8 +240,10 @@ def fill_rows_of(
 
     which: (numbers of limits (k), rows on v̇ (r, nv), rows on f (r, 3n)); out: tuple of the rows (k + r, ·), wide enough
     """
-    (numbers, motions, forces), (found,), limits = which, out, limits_of(plan, contact[0], apart, True)
-    tick = _tick(d, contact, _tasks(rows, plan.ends), _tasks(pushes, plan.ends_of_forces), limits, mass)
+    (numbers, motions, forces), (found,), pool = which, out, plan.pool
+    empty(pool)
+    limits = limits_of(plan, contact[0], apart, True)
+    tick = _tick(d, pool, contact, _tasks(pool, rows, plan.ends), _tasks(pool, pushes, plan.ends_of_forces), limits, mass)
     D = len(tick.levels.beta)
     for k in range(len(numbers)):
         _fill_row(d, tick, numbers[k], found[k, :D])

@@ -15,6 +15,7 @@ from idyn.library.kernels import compiled, entry
 from idyn.library.records import ArrayRecord, Indices, Matrix, Spans, Vector, written
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, fill
+from idyn.solvers.pool import Pool, vector
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.frames import body_motion, fill_frame, fill_joints
 from idyn.tasks.held import OPEN, STICK
@@ -28,6 +29,12 @@ ROUND = polygon(8)
 """Corners of the polygon that stands for the friction cone of laws with round cones."""
 
 MOST_PLANS = 16
+
+EXTRA = 16
+"""Number of active limits beyond that of the coordinates: those that nothing meets together."""
+
+POOL = 6
+"""Numbers in the pool per square of the number of coordinates and equations."""
 
 PYTHON, JOINTS, WORLD, LOCAL = range(4)
 """Kinds of motion tasks: filled by Python, on joints, on a frame in world axes, in its own axes."""
@@ -72,6 +79,7 @@ class Plan(ArrayRecord):
     numbers: Vector  # of all motion tasks
     velocities: Matrix  # of the bodies, see `body_motion` (njoints, 6)
     biases: Matrix
+    pool: Pool  # memory of `idyn.tasks.nearest`
     ends: Indices  # of the rows of each level: of motions, of forces
     ends_of_forces: Indices
     # limits
@@ -118,7 +126,8 @@ class Plan(ArrayRecord):
         bodies, na = len(robot.tree.parents), robot.na
         self.put(velocities=np.zeros((bodies, 6)), biases=np.zeros((bodies, 6)))
         self.put(slowest=np.zeros(na), fastest=np.zeros(na), reach=np.zeros(n), least=np.zeros(1))
-        self.put(modes=np.zeros(n, np.int64))
+        size = na + 3 * n + self.layout.counts[0] + self.layout.counts[1] + len(robot.closures.keys) * 6 + EXTRA
+        self.put(modes=np.zeros(n, np.int64), pool=Pool(POOL * size * size, POOL * size))
 
     def limit(self, robot: Robot, law: Law, limits: TaskLimits) -> None:
         """Set the limits, where they have changed."""
@@ -256,7 +265,7 @@ def limits_of(plan: Plan, kinds: Array, apart: tuple[Array, Array], limited: boo
     limited: whether those of forces and torques hold"""
     reach, most, least = plan.reach, plan.most, plan.least
     if not limited:
-        reach, most, least = np.empty(len(reach)), np.empty(len(most)), np.empty(1)
+        reach, most, least = vector(plan.pool, len(reach)), vector(plan.pool, len(most)), vector(plan.pool, 1)
         fill(reach, np.inf)
         fill(most, np.inf)
         fill(least, -np.inf)

@@ -69,7 +69,7 @@ def fill_modes(d: Dynamics, plan: Plan, answer: tuple[Array, ...], intended: tup
         else:
             kinds[i] = SLIDE if meant[i] == SLIDE or (slips and meant[i] == STICK and g.mu[i] > 0.0) else STICK
     limits, within = limits_of(plan, meant, apart, True), Answer(g.v, p / g.dt, tau)
-    slacks = np.empty(count_limits(limits))
+    slacks = stack_array(count_limits(limits))
     fill_slacks(d, limits, within, slacks)
     kept = True
     for number in range(len(slacks)):

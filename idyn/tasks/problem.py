@@ -18,13 +18,10 @@ from idyn.tasks.modes import distance_bounds, name_of, opposing
 from idyn.tasks.motion import MotionTask, Rows, TaskMotion, roots_of
 from idyn.tasks.nearest import Pair, fill_rows_of, solve_tasks
 from idyn.tasks.outcomes import MET, TaskOutcome, near
-from idyn.tasks.plan import Plan, begin, refuse, stacked
+from idyn.tasks.plan import EXTRA, Plan, begin, refuse, stacked
 from idyn.tasks.stack import TaskStack
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, ContactSet, Kinematics, Prediction
-
-EXTRA = 16
-"""Number of active limits beyond that of the coordinates: those that nothing meets together."""
 
 RELAXED, HINDERS = 1e-6, 1e-6
 """Violation beyond which a limit is named as one that cannot be met; share of the largest multiplier of its level beyond which

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.library.kernels import compiled
-from idyn.solvers.linalg import axpy, dot, fill
+from idyn.library.kernels import compiled, stack_array
+from idyn.solvers.linalg import axpy, copy, dot, fill
+from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix, zeros
 from idyn.types import Array
 
 INDEPENDENT = 1e-7
@@ -97,7 +98,8 @@ def _scale_row(s: Active, q: int, level: int, square: float) -> None:
 @compiled
 def _settle(s: Active) -> None:
     """Fill errors, slacks and multipliers of the active rows as equations; once more for what rounding left of these."""
-    q, rest = s.size[0], s.c.copy()
+    q, rest = s.size[0], stack_array(len(s.c))
+    copy(s.c, rest)
     fill(s.e, 0.0)
     fill(s.missed, 0.0)
     for level in range(len(s.multipliers)):
@@ -115,7 +117,9 @@ def _settle(s: Active) -> None:
 @compiled
 def _correct(s: Active, rest: Array) -> None:
     """Add to errors, slacks and multipliers what the rest of the equations asks for. rest: c − N e − slacks (Q)"""
-    q, e, missed = s.size[0], np.zeros(len(s.e)), np.zeros(len(s.missed))
+    q, e, missed = s.size[0], stack_array(len(s.e)), stack_array(len(s.missed))
+    fill(e, 0.0)
+    fill(missed, 0.0)
     for level in range(-1, len(s.ends)):
         first, last = s.ends[level - 1] if level > 0 else 0, s.ends[level] if level >= 0 else 0
         for k in range(q):
@@ -236,29 +240,31 @@ def _sooner(s: Active, first: int, k: int, other: int) -> bool:
 
 
 @compiled
-def no_rows(D: int, ends: Array, most: int, soft: float) -> Active:
+def no_rows(pool: Pool, D: int, ends: Array, most: int, soft: float) -> Active:
     """Return memory for active limits. most: Q; soft: 0, or `SOFT`, for which all levels become one"""
-    stretch = np.ones(D)
+    stretch, one, size, softness = vector(pool, D), indices(pool, 1), indices(pool, 1), vector(pool, 1)
+    fill(stretch, 1.0)
+    one[0], size[0], softness[0] = D, 0, soft
     if soft > 0.0:
         for j in range(D):
             for end in ends[:-1]:
                 stretch[j] *= STEP if j >= end else 1.0
-        ends = np.array([D])
+        ends = one
     T = len(ends)
     return Active(
-        np.array([soft]),
+        softness,
         stretch,
         ends,
-        np.empty(most, np.int64),
-        np.zeros(1, np.int64),
-        np.empty((most, D)),
-        np.empty((most, T)),
-        np.empty(most),
-        np.empty((most, D)),
-        np.zeros((most, most)),
-        np.empty(most, np.int64),
-        np.empty(most),
-        np.zeros(D),
-        np.zeros(most),
-        np.zeros((1 + T, most)),
+        indices(pool, most),
+        size,
+        matrix(pool, most, D),
+        matrix(pool, most, T),
+        vector(pool, most),
+        matrix(pool, most, D),
+        zero_matrix(pool, most, most),
+        indices(pool, most),
+        vector(pool, most),
+        zeros(pool, D),
+        zeros(pool, most),
+        zero_matrix(pool, 1 + T, most),
     )
