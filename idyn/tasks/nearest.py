@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.records import Indices, Matrix, Vector, written
+from idyn.library.records import Flags, Indices, Matrix, Vector, written
 from idyn.solvers.linalg import axpy, dot, fill, forward
 from idyn.solvers.pool import Pool, empty, vector, zeros
 from idyn.tasks.held import Closing, Held, closing, hold
@@ -35,6 +35,9 @@ FEASIBLE = 1e-9
 FARTHEST = 1e6
 """Where a limit binds, targets of a level beyond this are taken as their direction [m/s², rad/s², N]: the nearest point is
 nearly the same, and rounding stays below the limits."""
+
+RELAXED, SOFTLY = 1e-6, 1e-3
+"""Violation beyond which a limit is named as one that cannot be met; where the levels are not strict, a larger one."""
 
 MOST_TURNS = 500
 """Most rows that join or leave."""
@@ -126,19 +129,20 @@ def _fill_answer(d: Dynamics, tick: Tick, e: Array, stretch: Array, answer: Answ
     fill_slacks(d, tick.limits, answer, slacks)
 
 
-@entry(Dynamics, Plan, CONTACT, ROWS, ROWS, APART, written((Vector, Vector, Indices, Matrix, Vector)), bool, float)
+@entry(Dynamics, Plan, CONTACT, ROWS, ROWS, APART, written((Vector, Vector, Indices, Matrix, Flags)), bool, float)
 def solve_tasks(
     d: Dynamics, plan: Plan, contact: Pair, rows: Pair, pushes: Pair, apart: Pair, out: Arrays, limited: bool, mass: float
-) -> tuple[int, int, bool]:
+) -> tuple[int, int, bool, int]:
     """Fill the motion and forces nearest to the tasks within the limits. Return the number of active limits, the dimension of
-    the choice of forces, and whether the levels are strict.
+    the choice of forces, whether the levels are strict, and how many of the active limits are violated and so named.
 
     plan: after `begin`; contact: (kind of each mode (n), friction per normal force of contacts that slide (n, 2))
     rows: (A (r, nv), rows asked, drift, square roots of the weights (3, r)); pushes: the contact tasks in the same form, A
         (r, 3n); apart, limited: see `limits_of`
-    out: (v̇ (nv), f (3n), numbers of the active limits (Q), their multipliers of each level (levels, Q), their slacks (Q))
+    out: (v̇ (nv), f (3n), numbers of the active limits (Q), their multipliers of each level (levels, Q), whether they are named
+        (Q))
     """
-    (motion, force, numbers, hinders, missed), pool = out, plan.pool
+    (motion, force, numbers, multipliers, missed), pool = out, plan.pool
     empty(pool)
     limits = limits_of(plan, contact[0], apart, limited)
     tasks, forces = _tasks(pool, rows, plan.ends), _tasks(pool, pushes, plan.ends_of_forces)
@@ -149,7 +153,7 @@ def solve_tasks(
     fill(unit, 1.0)
     _fill_answer(d, tick, none, unit, answer, room)
     if _most_violated(room) < 0:
-        return 0, choice, True
+        return 0, choice, True, 0
     if _shorten(tasks[1], tasks[3]) + _shorten(forces[1], forces[3]) > 0:
         tick = _tick(d, pool, contact, tasks, forces, limits, mass)
         _fill_answer(d, tick, none, unit, answer, room)
@@ -159,11 +163,13 @@ def solve_tasks(
         s = no_rows(pool, D, tick.levels.ends, len(numbers), SOFT)
         _descend(d, tick, s, answer, room)
     fill_slacks(d, tick.limits, answer, room)
+    violated = 0
     for k in range(s.size[0]):
-        numbers[k], missed[k] = s.numbers[k], min(room[s.numbers[k]], 0.0)
-        for level in range(len(hinders)):
-            hinders[level, k] = s.multipliers[level + 1 if exact else 1, k]
-    return s.size[0], choice, exact
+        numbers[k], missed[k] = s.numbers[k], room[s.numbers[k]] < -(RELAXED if exact else SOFTLY)
+        violated += missed[k]
+        for level in range(len(multipliers)):
+            multipliers[level, k] = s.multipliers[level + 1 if exact else 1, k]
+    return s.size[0], choice, exact, violated
 
 
 @compiled

@@ -23,14 +23,11 @@ from idyn.tasks.stack import TaskStack
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, ContactSet, Kinematics, Prediction
 
-RELAXED, HINDERS = 1e-6, 1e-6
-"""Violation beyond which a limit is named as one that cannot be met; share of the largest multiplier of its level beyond which
-one counts."""
+HINDERS = 1e-6
+"""Share of the largest multiplier of its level beyond which a limit counts as active."""
 
-SOFTLY, UNORDERED = 1e-3, "order of the levels"
-"""Where the levels are not strict: the violation of a soft limit from which on it is named; what is named besides."""
-
-NO_LIMITS, NONE_HINDERS = np.zeros(0, np.int64), np.zeros((0, 0), np.bool_)
+UNORDERED = "order of the levels"
+"""What is named besides limits where the levels are not strict."""
 
 SAME_DIRECTION = float(np.cos(np.radians(2.0)))
 """Sliding directions with a larger cosine count as equal."""
@@ -55,9 +52,15 @@ class Solution(NamedTuple):
     motion: Array
     force: Array
     active: Array  # numbers of the active limits, see `idyn.tasks.limits` (k)
-    hinders: Array  # whether a limit prevents a smaller error of a level (levels, k)
+    multipliers: Array  # of the active limits in each level (levels, k)
     relaxed: tuple[str, ...]  # names of limits that nothing meets together
     choice: int  # dimension of the choice of forces
+
+    def hinders(self) -> Array:
+        """Return whether a limit prevents a smaller error of a level (levels, k)."""
+        sizes = np.abs(self.multipliers)
+        found: Array = sizes > HINDERS * sizes.max(axis=1, initial=0.0, keepdims=True)
+        return found
 
 
 class TaskProblem:
@@ -129,17 +132,13 @@ class TaskProblem:
         robot, count = self.robot, len(kinds)
         most = robot.na + 3 * count + EXTRA
         motion, force, numbers = np.empty(robot.nv), np.empty(3 * count), np.empty(most, np.int64)
-        multipliers, missed = np.zeros((len(self.levels), most)), np.empty(most)
-        out = motion, force, numbers, multipliers, missed
-        k, choice, exact = solve_tasks(*self._given(kinds, directions), out, limited, robot.total_mass)
-        if k == 0 and exact:
-            return Solution(kinds, directions, motion, force, NO_LIMITS, NONE_HINDERS, (), choice)
-        violated = numbers[:k][missed[:k] < -(RELAXED if exact else SOFTLY)].tolist()
-        relaxed = *dict.fromkeys(map(self.name, violated)), *(() if exact else (UNORDERED,))
-        multipliers = multipliers[:, :k]
-        largest = np.abs(multipliers).max(axis=1, initial=0.0, keepdims=True)
-        hinders = np.abs(multipliers) > HINDERS * largest
-        return Solution(kinds, directions, motion, force, numbers[:k].copy(), hinders, relaxed, choice)
+        multipliers, named = np.empty((len(self.levels), most)), np.empty(most, np.bool_)
+        out, relaxed = (motion, force, numbers, multipliers, named), tuple[str, ...]()
+        k, choice, exact, violated = solve_tasks(*self._given(kinds, directions), out, limited, robot.total_mass)
+        if violated or not exact:
+            names = map(self.name, numbers[:k][named[:k]].tolist())
+            relaxed = *dict.fromkeys(names), *(() if exact else (UNORDERED,))
+        return Solution(kinds, directions, motion, force, numbers[:k], multipliers[:, :k], relaxed, choice)
 
     def _given(self, kinds: Array, directions: Array) -> tuple[Dynamics, Plan, Pair, Pair, Pair, Pair]:
         """Return what kernels get: dynamics, plan, contact modes, equations, distances of links."""
@@ -263,7 +262,7 @@ def _obstacles(problem: TaskProblem, solution: Solution, k: int) -> tuple[str, .
     free = coordinates[len(A)]
     if np.linalg.norm(free) > 1e-7 * np.linalg.norm(A) * np.linalg.norm(gradient):
         level, start, groups = problem.levels.index(asked.task.level), len(A) + 1, []
-        for i in np.flatnonzero(solution.hinders[: level + 1].any(axis=0)).tolist():
+        for i in np.flatnonzero(solution.hinders()[: level + 1].any(axis=0)).tolist():
             groups.append((problem.name(int(solution.active[i])), limits[i : i + 1]))
         for other, rows in others:
             groups.append((f"task {other.task.label()}", coordinates[start : start + len(rows)]))
