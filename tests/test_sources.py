@@ -93,7 +93,7 @@ IMPORTERS = {  # third parties and the only modules that may import them
 }
 
 BUILD_ONLY = ("numba", "llvmlite")  # third parties that only the build of the library imports
-KERNEL = {"compiled", "inlined"}  # decorators
+KERNEL = {"compiled"}  # decorators
 BLAS = {"dot", "vdot", "inner", "outer", "matmul", "linalg"}  # attributes
 SOURCES = [p for name in PACKAGES for p in sorted((ROOT / name).rglob("*.py")) if "stack_array(" in p.read_text("utf-8")]
 

@@ -31,7 +31,7 @@ from idyn.certificate.momentum import (
 from idyn.certificate.soft import soft_constraints
 from idyn.contact.ground import MOST_FRICTION, Material
 from idyn.contact.soft import SoftConstraints
-from idyn.library.kernels import compiled, entry, inlined, stack_array
+from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.records import Matrix, Vector, written
 from idyn.terms.stages import Given
 from idyn.types import Array
@@ -229,7 +229,7 @@ class Solution(NamedTuple):
     impulse: Array  # output: p as vectors in the world [N·s] (n, 3)
 
 
-@inlined
+@compiled
 def certify(g: Given, demanded: Demanded, claim: Claim, solution: Solution, residuals: Array) -> None:
     """The certificate stage: fill the residuals (6) in the order and units of `idyn.types.Residuals`, and `solution.impulse`.
 
@@ -251,7 +251,7 @@ def certify(g: Given, demanded: Demanded, claim: Claim, solution: Solution, resi
     _judge(g, claim, solution.p, solution.v_plus, solution.impulse, residuals)
 
 
-@inlined
+@compiled
 def _judge(g: Given, claim: Claim, p: Array, v_plus: Array, impulse: Array, residuals: Array) -> None:
     conditions, y = claim.conditions, claim.multipliers
     if conditions == Conditions.GIVEN:

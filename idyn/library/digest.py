@@ -4,9 +4,6 @@ import ast
 import hashlib
 import re
 
-KERNEL = re.compile(r"(compiled|inlined|entry)\b")
-"""Decorators of kernels."""
-
 
 def digest(data: bytes) -> str:
     """Return the digest of bytes."""
@@ -26,4 +23,5 @@ def code_digest(text: str) -> str:
 
 def is_kernel(node: ast.stmt) -> bool:
     """Return whether a statement defines a kernel."""
-    return isinstance(node, ast.FunctionDef) and any(KERNEL.match(ast.unparse(mark)) for mark in node.decorator_list)
+    marks = [ast.unparse(mark) for mark in getattr(node, "decorator_list", [])]
+    return any(re.match(r"(compiled|entry)\b", mark) for mark in marks)

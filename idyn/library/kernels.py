@@ -1,7 +1,6 @@
 """Kernels: functions that Python calls in the library, and that call each other there.
 
     @compiled   a kernel
-    @inlined    a kernel that one other kernel calls, compiled as a part of it
     @entry      a kernel that Python calls with arguments of these types
     entry_point a kernel for types that are known at run time only: each law has records of its own
 
@@ -42,11 +41,6 @@ def compiled(function: F) -> F:
     return numba_mode.compiled(function) if MODE in (NUMBA, BUILD) else function
 
 
-def inlined(function: F) -> F:
-    """Mark a kernel that is compiled as part of its caller."""
-    return numba_mode.compiled(function, inline="always") if MODE in (NUMBA, BUILD) else function
-
-
 def entry(*types: Any) -> Callable[[F], F]:
     """Mark a kernel that Python calls with arguments of these types, see `idyn.library.records`. Others raise TypeError."""
     return lambda function: entry_point(compiled(function), *types)
@@ -66,9 +60,7 @@ def interpreted(kernel: Any) -> Any:
 
 
 def stack_array(shape: Any, kind: Any = np.float64) -> Any:
-    """Return `np.empty(shape, kind)`, in the stack frame of the calling kernel if the array is small.
-
-    kind: np.float64, np.int64 or np.bool_
+    """Return `np.empty(shape, kind)`, on the stack of the calling kernel if the array is small. kind: np.float64, int64, bool_
 
     The array is valid during this call of the kernel: never return it, a view of it or a record that contains it. Never call
     this function in a loop: each call takes stack.
@@ -81,6 +73,7 @@ def symbol_of(kernel: Any, kinds: tuple[Any, ...]) -> str:
     return f"{kernel.__module__}.{kernel.__name__}.{digest(str(signature(kinds)).encode())[:8]}".replace(".", "_")
 
 
+@cache
 def load() -> tuple[Any, Any, dict[str, Any], str]:
     """Return the library, `idyn_bind` of `call.c`, the kinds of the results of entries, and why it is refused, or ''."""
     try:
@@ -95,9 +88,6 @@ def load() -> tuple[Any, Any, dict[str, Any], str]:
     return library, bind, table["results"], f"the library of kernels {flaw}; build it: {BUILT_BY}" if flaw else ""
 
 
-loaded = cache(load)
-
-
 def _changed(path: Path, file: str, code: str) -> bool:
     """Return whether the kernels and constants of a file are not those of the build. Other files may be absent."""
     text = path.read_bytes() if path.exists() else b""
@@ -106,17 +96,17 @@ def _changed(path: Path, file: str, code: str) -> bool:
 
 def native(kernel: Any, kinds: tuple[Any, ...]) -> Callable[..., Any]:
     """Return the library's function for a kernel and argument types; its last part is the kernel."""
-    symbol, (library, bind, results, reason) = symbol_of(kernel, kinds), loaded()
+    symbol, (library, bind, results, reason) = symbol_of(kernel, kinds), load()
     if reason or symbol not in results:
         ways = "A law, task or planner of your own runs with IDYN_KERNELS=python, in a checkout also with IDYN_KERNELS=numba"
         lacks = f"{kernel.__module__}.{kernel.__name__}: the library has no kernel for {kinds}. {ways}"
-        return partial(_refuse, reason or lacks)
+
+        def refused(*_: Any) -> None:
+            raise KernelError(reason or lacks)
+
+        return refused
     program = np.array([ctypes.cast(library[symbol], ctypes.c_void_p).value, *signature(kinds)], np.int64).tobytes()
     return bind((program, ArrayRecord, _kind(results[symbol]), f"{kernel.__name__}: expected {kinds}", kernel))
-
-
-def _refuse(reason: str, *_: Any) -> None:
-    raise KernelError(reason)
 
 
 def _kind(found: Any) -> Any:
@@ -133,7 +123,7 @@ def _array(letter: str, owner: int, address: int, *shape: int) -> np.ndarray:
     """Return a copy of a kernel's array, which is released."""
     found = np.empty(shape, letter)
     ctypes.memmove(found.ctypes.data, address, found.nbytes)
-    loaded()[0].idyn_release(ctypes.c_void_p(owner))
+    load()[0].idyn_release(ctypes.c_void_p(owner))
     return found
 
 

@@ -73,16 +73,8 @@ def signature(kind: Any) -> list[int]:
 
 class ArrayRecord(int):
     """Arrays and numbers by name. To a kernel a record is the address of a block of words, which is its value as a number; the
-    Python object keeps block and arrays alive. A subclass annotates its fields and sets them, by assignment or by `put`:
-
-        class Pair(ArrayRecord):
-            x: Vector
-            A: Matrix
-
-            def __init__(self, x, A):
-                self.put(x=x, A=A)
-
-    A field may be another record. Attributes with other annotations or without one exist in Python only.
+    Python object keeps block and arrays alive. A subclass annotates its fields (`x: Vector`; another record), and sets them by
+    assignment or by `put`. Attributes with other annotations or without one exist in Python only.
 
     Kernels may write into arrays and set numbers, which Python sees, and may set fields to other arrays, which Python does not
     see. References are not counted: the caller must keep alive the arrays that kernels set, and the record itself as long as

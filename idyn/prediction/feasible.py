@@ -6,7 +6,7 @@ import numpy as np
 
 from idyn.contact.ground import allowance
 from idyn.laws.no_slip import ALL_ROWS, DUAL, PRINCIPAL, hold
-from idyn.library.kernels import compiled, entry, inlined, stack_array
+from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.records import Vector
 from idyn.solvers.lemke import covering, lemke
 from idyn.solvers.linalg import backward, cholesky, dot, fill, fill_rows, forward, row_basis
@@ -149,7 +149,7 @@ def solve_equalities(Y: Array, b: Array, p: Array) -> bool:
     return True
 
 
-@inlined
+@compiled
 def _solve_no_slip(Y: Array, b: Array, bilateral: Array) -> tuple[Array, int]:
     """Return impulses of the no-slip law with zero velocity in the bilateral rows, and the status."""
     n = len(b) // 3

@@ -7,7 +7,7 @@ import numpy as np
 
 from idyn.laws.convex_program import facets, turn
 from idyn.laws.law import Face
-from idyn.library.kernels import compiled, inlined, stack_array
+from idyn.library.kernels import compiled, stack_array
 from idyn.selection.aim import Aim, Coordinates, choice_dimension, columns_of, coordinates_of, has_impulses_in_cones, start_of
 from idyn.solvers.linalg import RANK, backward, cholesky, copy, dot, fill, fill_rows, forward, forward_rows, null_space
 from idyn.solvers.pivoting import ppm
@@ -38,7 +38,7 @@ class Program(NamedTuple):
     lever2: float  # largest squared entry of J_a
 
 
-@inlined
+@compiled
 def _choose(problem: ReducedProblem, face: Face, aim: Aim, p: Array) -> tuple[Array, bool, int]:
     """Return the impulses that minimise the objective (3n), whether they were found and satisfy the torque limits, and the
     dimension of the choice."""

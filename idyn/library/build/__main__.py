@@ -13,7 +13,7 @@ from importlib import import_module
 from multiprocessing import get_context
 from typing import Any
 
-from idyn.library.kernels import loaded, symbol_of
+from idyn.library.kernels import load, symbol_of
 
 BEGIN = time.monotonic()
 
@@ -46,7 +46,7 @@ SECOND_PROCESS = ("idyn_tasks", "idyn_differentiation", "controllers", "transpor
 PARTS: dict[str, dict[str, Any]] = {"predictions": {}, "others": {}}
 """Kernel and argument types of the entries by symbol, for two processes."""
 
-if not ("--if-stale" in sys.argv and not loaded()[-1]):
+if not ("--if-stale" in sys.argv and not load()[-1]):
     from idyn.library.build import back, front, sources  # and numba, which is not needed to see whether the library is fresh
 
     for kernel, kinds in entries():

@@ -50,9 +50,9 @@ def as_numba(kind: Any) -> Any:
     return numba.types.Array(number, kind.ndim, "C") if kind.ndim else number
 
 
-def compiled(function: Callable[..., Any], **options: Any) -> Any:
+def compiled(function: Callable[..., Any]) -> Any:
     """Return a kernel that numba compiles when it is first called, or takes from its cache; never for literal arguments."""
-    kernel = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    kernel = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
     if MODE != BUILD:
         keep(kernel, function)
     template, plain = kernel.get_call_template, numba.types.unliteral
