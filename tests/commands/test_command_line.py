@@ -48,8 +48,7 @@ def test_version_option_prints_the_version(capsys):
 
 
 def test_check_prints_a_hello_that_the_server_accepts(capsys):
-    assert main(["check", "go2", "--hello"]) == 0
-    facts = json.loads(capsys.readouterr().out)
+    facts = json.loads(prints(capsys, "check", "go2", "--hello"))
     _, stance = load_robot("go2")
     data = json.dumps(facts["hello"]).encode()
     host = Host(load_controller("go2"), ServerSettings(controller="go2"))
@@ -61,8 +60,7 @@ def test_check_prints_a_hello_that_the_server_accepts(capsys):
 def test_list_explains_all_settings(capsys, tmp_path):
     """Of every kind of file, including nested tables, tuples and unions, with type, default and meaning."""
     listing = tmp_path / "settings.json"
-    assert main(["list", "settings", "--json", str(listing)]) == 0
-    printed, rows = capsys.readouterr().out, json.loads(listing.read_text())
+    printed, rows = prints(capsys, "list", "settings", "--json", str(listing)), json.loads(listing.read_text())
     assert printed.splitlines()[-1] == f"{len(rows)} settings"
     found = {(row["file"], row["path"]): row for row in rows}
     edges = found["controllers", "law(coulomb).edges"]
@@ -78,8 +76,7 @@ def test_list_explains_all_settings(capsys, tmp_path):
 
 
 def test_list_names_what_is_shipped(capsys):
-    assert main(["list", "laws"]) == 0
-    assert set(re.findall(r"^  ([\w-]+)  ", capsys.readouterr().out, re.MULTILINE)) == set(LAWS)
+    assert set(re.findall(r"^  ([\w-]+)  ", prints(capsys, "list", "laws"), re.MULTILINE)) == set(LAWS)
     printed = prints(capsys, "list")
     assert all(f"\n  {name}  " in printed for name in ("go2", "quadruped-trot", "demo", "sliding-block", "mujoco"))
     assert max(map(len, printed.splitlines())) <= 100
@@ -265,8 +262,7 @@ def test_rates_and_means_are_of_the_time_between_two_samples() -> None:
 def test_top_shows_a_served_robot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Once, as lines for a file until it is interrupted, and as a screen of a terminal."""
     with robot_and_server(tmp_path) as endpoint:
-        assert main(["top", endpoint, "--once"]) == 0
-        shown = dict(re.findall(r"^  (\w[\w ]*\w)  +(.*)$", capsys.readouterr().out, re.MULTILINE))
+        shown = dict(re.findall(r"^  (\w[\w ]*\w)  +(.*)$", prints(capsys, "top", endpoint, "--once"), re.MULTILINE))
         assert 20 < int(shown["states"].split()[0]) <= 220
         assert abs(int(shown["torques"].split()[0]) - int(shown["states"].split()[0])) <= 2
         assert shown["fault"] == "none"

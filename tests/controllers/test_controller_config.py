@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from disk import written
 from fast import every, every_row, first_is_fast
 
 from controllers.build import build_controller, changed, controller_from_snapshot, load_controller
@@ -56,20 +57,15 @@ def controller_text(**changes):
     return text + "".join(tables)
 
 
-def written(folder, text, name="mine"):
-    path = folder / f"{name}.toml"
-    path.write_text(text, encoding="utf-8")
-    return str(path)
-
-
 def build(folder, text):
-    return load_controller(written(folder, text))
+    return load_controller(str(written(folder / "mine.toml", text)))
 
 
 def test_a_configuration_is_loaded_by_path_and_a_urdf_beside_it_is_found(tmp_path):
     assert build(tmp_path, controller_text(law='"no-slip"')).settings.law == NoSlipSettings()
     (tmp_path / "mine.urdf").write_text(QUADRUPED.read_text(encoding="utf-8"), encoding="utf-8")
-    robot, q = load_robot(written(tmp_path, 'urdf = "mine.urdf"\ncontact = [{ frame = "LF_FOOT", radius = 0.01, mu = inf }]'))
+    contact = 'contact = [{ frame = "LF_FOOT", radius = 0.01, mu = inf }]'
+    robot, q = load_robot(str(written(tmp_path / "mine.toml", f'urdf = "mine.urdf"\n{contact}')))
     assert np.isinf(robot.spheres.mu[0])
     assert q.shape == (19,)
 
@@ -201,9 +197,9 @@ def test_unknown_names_files_that_are_no_text_and_ground_out_of_reach_are_named(
     ('urdf = "{toml}"', IdynError, "not XML"),
 )
 def test_errors_in_robot_files_are_named(text, kind, says, tmp_path):
-    path = written(tmp_path, text.format(urdf=QUADRUPED.as_posix(), toml=(tmp_path / "mine.toml").as_posix()))
+    path = tmp_path / "mine.toml"
     with pytest.raises(kind, match=says):
-        load_robot(path)
+        load_robot(str(written(path, text.format(urdf=QUADRUPED.as_posix(), toml=path.as_posix()))))
 
 
 def test_a_missing_robot_collection_names_the_package_to_install(monkeypatch):
@@ -264,11 +260,11 @@ duration = 1.0
 
 
 def test_the_sections_of_a_file_name_one_another_or_another_file(tmp_path):
-    plan = load_plan(written(tmp_path, ONE_FILE, "one"))
+    plan = load_plan(str(written(tmp_path / "one.toml", ONE_FILE)))
     assert (plan.settings.duration, plan.controller.feedback.kp) == (1.0, 123.0)
     assert build_controller(plan.controller).robot.spheres.keys == ("FL_FOOT",)
     text = ONE_FILE.replace("[controller.feedback]", '[controller]\nrobot = "go2"\n\n[controller.feedback]')
-    controller = load("controllers", written(tmp_path, text, "one"), ControllerSettings)
+    controller = load("controllers", str(written(tmp_path / "one.toml", text)), ControllerSettings)
     assert (controller.robot, controller.feedback.kp) == ("go2", 123.0)
 
 
@@ -280,7 +276,7 @@ def test_the_sections_of_a_file_name_one_another_or_another_file(tmp_path):
 )
 def test_an_error_names_the_section(before, after, where, tmp_path):
     with pytest.raises(ConfigError, match=f"^{where}: "):
-        load_plan(written(tmp_path, ONE_FILE.replace(before, after), "one"))
+        load_plan(str(written(tmp_path / "one.toml", ONE_FILE.replace(before, after))))
 
 
 # -- terrains ----------------------------------------------------------------------------------------------------------

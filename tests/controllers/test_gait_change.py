@@ -35,6 +35,7 @@ def command(walker, seconds, **fields):
     return walker.run(seconds)
 
 
+@full
 @every("when", first_is_fast([0.05, 0.2, 0.0, 0.1, 0.15, 0.33], 2))
 def test_the_gait_changes_when_all_feet_stand_and_soon(when):
     walker, _ = walking(1.0 + when)

@@ -343,7 +343,7 @@ def test_a_load_shows_as_its_share_of_the_weight():
     assert WORDS["load"] in last.message
 
 
-@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12", "go2"]))
+@pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12", "go2"], 0))
 def test_joint_feedback_does_not_hide_a_load(name):
     loop = Loop(name, trunk=BodySettings(added_mass=0.3 * controller(name).robot.total_mass), sensing=True)
     last = loop.run(700)[-1]

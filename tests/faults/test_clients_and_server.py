@@ -114,6 +114,7 @@ def test_a_flood_of_malformed_messages(trial):
     assert stats.refused[Code.BAD_SCHEMA] + stats.dropped == 3000
 
 
+@full
 @told("another client sets a ZMQ identity of its own", "`not_controlling`", "goes on")
 @told("another client sends a message of 5000 parts", "`bad_schema`", "goes on")
 @told("another client sends 300 kB in one message", "cuts the connection", "goes on")

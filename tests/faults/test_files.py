@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from cli import fails
 from fast import every, every_row, full
 from faults import told
 from hostile import GB, chunk, zstd_of_zeros
@@ -161,11 +162,7 @@ def test_a_file_that_is_nested_too_deeply(text, says, tmp_path):
 
 def tool_errors(path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """What each tool says of a log that it refuses."""
-    said = []
-    for command in TOOLS:
-        assert main([word.replace("{}", str(path)) for word in command]) == 2
-        said.append(capsys.readouterr().err)
-    return said
+    return [fails(capsys, *(word.replace("{}", str(path)) for word in command)) for command in TOOLS]
 
 
 @every(("kind", "name"), [("pipe", "a pipe"), ("socket", "a socket"), ("folder", "a folder"), ("device", "a device")])
@@ -204,8 +201,7 @@ def test_a_chunk_that_fills_the_memory(tmp_path, capsys):
     LogPart(path, [], {}).close()
     path.write_bytes(path.read_bytes() + chunk(zstd_of_zeros(GB // 4, GB // 4), 3 * GB, "zstd"))
     for command in (["export", str(path), "--out", str(tmp_path / "out.mcap")], ["replay", str(path)]):
-        assert main(command) == 2
-        assert f"{path}: expected chunks of at most 16777216 bytes, got one that declares 3221225472" in capsys.readouterr().err
+        assert f"{path}: expected chunks of at most 16777216 bytes, got one that declares 3221225472" in fails(capsys, *command)
 
 
 @told(

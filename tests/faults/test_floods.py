@@ -7,8 +7,8 @@ import resource
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from itertools import count
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import zmq
 from fast import full
-from trial import resident_mb, serving
+from trial import forked, resident_mb, serving
 from wire import dealer, expect, keyed
 
 from controllers.build import controller_from_snapshot, load_controller
@@ -290,17 +290,6 @@ def flood(address: str, keys: Keys, connections: int, prepare: Prepared, on: Eve
             sleep(REST_S if messages[0] else VISIT_S)
 
 
-@contextmanager
-def apart(work: Callable[..., None], *arguments: object) -> Iterator[None]:
-    process = multiprocessing.get_context("fork").Process(target=work, args=arguments, daemon=True)
-    process.start()
-    try:
-        yield
-    finally:
-        process.kill()
-        process.join()
-
-
 class PacedClient(RobotClient):
     """Sends a state each millisecond and measures the round trips."""
 
@@ -350,7 +339,7 @@ def measured(place: Place, kind: str) -> tuple[dict[bool, Array], dict[bool, flo
         stack.enter_context(ServerProcess(place.settings))
         robot, _ = load_robot(plan.controller.robot)
         flooding = place.others, place.keys[role], connections, prepare(robot), on
-        stack.enter_context(apart(flood, *flooding))
+        stack.enter_context(forked(flood, *flooding))
         greeting = hello_of(plan, robot)
         client = stack.enter_context(PacedClient(place.robot, greeting, keys=place.keys["control"]))
         client.pacer, client.trips = Pacer(1e-3), []

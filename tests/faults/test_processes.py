@@ -1,12 +1,11 @@
 """Processes killed or stopped at any point; faults that outlast a session, stops that could be lost, wrong clocks."""
 
-import multiprocessing
 import os
 import random
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -19,7 +18,7 @@ import pytest
 import zmq
 from fast import fast, first_is_fast, full
 from faults import told
-from trial import AFTER, BEFORE, LONG, PATIENCE_MS, Server, Trial, greeted, serving, standing
+from trial import AFTER, BEFORE, LONG, PATIENCE_MS, Server, Trial, forked, greeted, serving, standing
 from wire import dealer, until
 
 from transport.log.reader import LogReader
@@ -33,18 +32,6 @@ DEADLINE_S = 0.02  # a robot whose server may be dead waits no longer for an ans
 
 KILLS = [2, pytest.param(5, marks=pytest.mark.full), pytest.param(100, marks=pytest.mark.long)]
 TILT = 0.96  # of the first state of a falling robot [rad], which turns at 5 rad/s
-
-
-@contextmanager
-def forked(work: Callable[[], None]) -> Iterator[BaseProcess]:
-    """Run `work` in a process of its own, which ends with the block."""
-    process = multiprocessing.get_context("fork").Process(target=work, daemon=True)
-    process.start()
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.join()
 
 
 def hello_again(trial: Trial) -> None:
@@ -160,7 +147,8 @@ def test_after_a_killed_robot_a_new_one_connects(kills, tmp_path):
         assert server.faults == []
 
 
-@pytest.mark.parametrize("milliseconds", fast([5, 20, 50, 200, 2000], 200))
+@full
+@pytest.mark.parametrize("milliseconds", [5, 20, 50, 200, 2000])
 @told("the server's process is paused for 200 ms, 2 s", "goes on with the newest state", "holds its posture until `reset`")
 @told("the server's process is paused for 5, 20, 50 ms", "goes on with the newest state", "goes on")
 def test_the_server_process_is_stopped(milliseconds, tmp_path):
@@ -311,6 +299,7 @@ def test_a_signal_ends_the_server_with_a_goodbye(name, tmp_path):
     trial.client.close()
 
 
+@full
 @told("the file of the server's address is removed", "binds it anew, and logs it", "goes on")
 def test_a_removed_address(trial, monkeypatch):
     monkeypatch.setattr("transport.server.sockets.port.CHECK_NS", 0)

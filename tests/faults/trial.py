@@ -2,12 +2,14 @@
 other, in the robot's time, so that no outcome depends on the load of the machine. `Trial.judged` checks in every trial: no
 non-finite torque, none beyond a limit, and none that follows an answer beyond its `valid_until`."""
 
+import multiprocessing
 import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from time import sleep
 from typing import Any, TypeVar
@@ -269,6 +271,18 @@ def standing(folder: Path, kind: ClientKind = "sim", *, keys: Keys | None = None
     with greeted(folder, kind, keys=keys, **settings) as trial:
         trial.stands()
         yield trial
+
+
+@contextmanager
+def forked(work: Callable[..., None], *arguments: object) -> Iterator[BaseProcess]:
+    """Run `work` in a process of its own, which ends with the block."""
+    process = multiprocessing.get_context("fork").Process(target=work, args=arguments, daemon=True)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
 
 
 def resident_mb(process: int | str = "self") -> float:

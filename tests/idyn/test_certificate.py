@@ -254,6 +254,7 @@ def test_a_light_robot_is_judged_by_its_own_scale(law):
         assert refused(scene, law, msgspec.structs.replace(a, tau=tau), **altered)
 
 
+@pytest.mark.full
 @every("law", fast([x for x in LAWS if make_law(x).conditions not in (Conditions.FREE, Conditions.SOFT)], "coulomb", "cone"))
 @each_walker
 def test_an_answer_without_the_motion_of_the_robot_is_refused(name, law):
@@ -343,6 +344,7 @@ def nearest_velocity(scene, f, held, closed):
     return target + x / weight
 
 
+@pytest.mark.full
 @every("closed", [False, True])
 @each_walker
 def test_the_projection_is_the_nearest_feasible_motion(name, closed):

@@ -203,7 +203,7 @@ def forces_of(judge, robot, state, rng):
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.long)])
-@every("name", fast(ROBOTS, ROBOTS[0], "talos"))
+@every("name", fast(ROBOTS, ROBOTS[0]))
 def test_forces_are_those_of_pinocchios_constrained_dynamics(name, count):
     """Σ f_N at each speed; without the drift the error is a part of the weight. Points replace the spheres of the feet,
     below their centres: Pinocchio has no rolling contact."""

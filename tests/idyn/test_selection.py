@@ -340,6 +340,7 @@ def smallest_excess(face, f, plain, bound):
     return unit**2 * x[m:] @ x[m:]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("share", fast([0.98, 0.9, 0.5], 0.9))
 @every("law", first_is_fast(["coulomb", "convex"]))
 @each_walker

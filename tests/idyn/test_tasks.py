@@ -313,6 +313,7 @@ def test_the_least_normal_force_and_the_friction_margin_hold_when_friction_does_
     assert not answer["root_joint"].met
 
 
+@full
 def test_a_joint_stops_at_its_limit():
     """A joint is driven against its limit in steps of the predicted motion: it never passes, and its speed falls to zero."""
     robot, stance = load_robot("arm")

@@ -187,6 +187,7 @@ def test_distance_and_normal_in_each_region_of_a_box(region, centre, distance, n
     np.testing.assert_allclose(direction, normal, atol=1e-12)
 
 
+@full
 def test_no_point_of_the_box_is_nearer():
     """Outside against a bounded minimiser, inside against the six faces."""
     rng = np.random.default_rng(0)

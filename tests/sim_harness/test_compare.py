@@ -223,8 +223,7 @@ def test_a_failed_job_is_named_and_the_others_run(comparison, tmp_path, monkeypa
         yield 1, None
 
     monkeypatch.setattr(jobs, "run_tasks", execute)
-    assert main(["compare", comparison, "--out", str(tmp_path)]) == 2
-    assert "1 of 2 jobs failed" in (error := capsys.readouterr().err)
+    assert "1 of 2 jobs failed" in (error := fails(capsys, "compare", comparison, "--out", str(tmp_path)))
     assert "the roof came down" in error
     assert len(list((tmp_path / "runs").glob(f"*/{RESULT}"))) == 1
 
@@ -305,6 +304,7 @@ def test_unknown_names_are_refused(old, new, named, comparison, tmp_path):
         load_comparison(str(path))
 
 
+@full
 def test_check_accepts_comparisons_and_recognises_them_by_their_keys(comparison, tmp_path, capsys):
     """Not by a word in a comment, nor by text before the first bracket."""
     assert main(["check", "figure-18"]) == 0

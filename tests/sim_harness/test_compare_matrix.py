@@ -7,6 +7,7 @@ from typing import get_args
 import msgspec
 import numpy as np
 import pytest
+from cli import fails
 from fast import every, fast, full
 from test_compare import FIGURES
 
@@ -380,8 +381,7 @@ def test_another_feed_forward_replaces_that_of_the_law():
 
 
 def test_an_interpreter_for_another_comparison_is_refused(capsys):
-    assert main(["compare", "cone-study", "--tsid", "python"]) == 2
-    assert "--tsid" in capsys.readouterr().err
+    assert "--tsid" in fails(capsys, "compare", "cone-study", "--tsid", "python")
 
 
 @full

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli import prints
 from fast import full
 from scipy.spatial.transform import Rotation
 
 from idyn.errors import ConfigError
-from sim_harness.commands.main import main
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.engines.newton import Newton
 from sim_harness.engines.sap import Sap
@@ -61,6 +61,7 @@ def test_tosses_are_read_as_they_are_written_and_other_files_refused(tmp_path):
         assert caught.value.path == "--data"
 
 
+@full
 def test_other_tosses_are_judged_by_a_file_of_parameters(tmp_path, capsys):
     values, flight = {"mu": 0.18, "inertia": 1.1, "restitution": 0.1}, Flight(gravity=GRAVITY, centre=tuple(CENTRE.tolist()))
     lcp = Identified(values=values, intervals={"mu": (0.17, 0.19)}, loss=0.3, evaluations=9)
@@ -68,8 +69,7 @@ def test_other_tosses_are_judged_by_a_file_of_parameters(tmp_path, capsys):
     toss_fits.save_parameters(tmp_path / "p.json", identified)
     np.savez(tmp_path / FILE, **arrays([flying(seed, 20, height=1.0) for seed in range(3)]))
     words = ["compare", "cube-tosses", "--data", str(tmp_path), "--parameters", str(tmp_path / "p.json")]
-    assert main([*words, "--out", str(tmp_path / "out")]) == 0
-    text = capsys.readouterr().out
+    text = prints(capsys, *words, "--out", str(tmp_path / "out"))
     row = next(line for line in text.splitlines() if line.startswith("lcp"))
     assert float(row.split()[1]) < 1e-3  # flights are forecast
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "errors.png", "tosses.png"}

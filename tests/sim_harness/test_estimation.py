@@ -104,7 +104,8 @@ def estimator(robot, **changes):
     return Estimator(EstimatorSettings(imu=IMU, **changes), robot)
 
 
-@pytest.mark.parametrize(("errors", "seconds"), [(EXACT, 2.0), pytest.param(NOISY, 6.0, marks=full)], ids=["exact", "noisy"])
+@full
+@pytest.mark.parametrize(("errors", "seconds"), [(EXACT, 2.0), (NOISY, 6.0)], ids=["exact", "noisy"])
 def test_a_trotting_robot_knows_its_motion(errors, seconds):
     robot, trace = trotted(seconds)
     measured, truth = readings(trace, 2, errors)

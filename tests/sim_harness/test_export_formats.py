@@ -230,6 +230,7 @@ def test_parquet_has_a_row_per_tick_with_units(logged: Logged) -> None:
         assert table[f"force_sensed.{foot}_n"].to_pylist() == pytest.approx([*expected, None], abs=1e-12)
 
 
+@full
 def test_sessions_are_numbered_in_order(logged: Logged, tmp_path: Path) -> None:
     """The first begins with a state that cannot be read; a later one in the second counts as equal to the one before."""
     log, counts = tmp_path / "two.mcap", (10, 16)
@@ -359,6 +360,7 @@ def rows(out, law="recorded"):
     return [row for row in table if row["law"] == law]
 
 
+@full
 @pytest.mark.usefixtures("here")
 def test_a_replay_as_recorded_has_the_torques_of_the_log(log, tmp_path):
     report = run([log], tmp_path / "out")

@@ -70,6 +70,7 @@ def test_forces_that_the_world_does_not_confirm_are_reported(law, mode):
     assert run.trace.modes[run.trace.mode[-1]] == mode
 
 
+@full
 def test_finger_forces_match_the_prediction():
     """The world is a time-stepper whose step is the period: its law is at J v⁺."""
     run = carry("coulomb", 1.0, 0.3, ground={"drift": False})

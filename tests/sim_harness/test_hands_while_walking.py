@@ -280,6 +280,7 @@ def test_a_foot_presses_as_commanded_and_an_impossible_task_is_reported():
     assert run.replies[-1][2].status == "ok"
 
 
+@full
 def test_a_known_external_force_is_carried_by_less_contact_force():
     """A force of 40 N lifts the base, in the world and in the states: the feet carry the rest, with and without tasks."""
     run = DrivenRobot("go2", valid=VALID_TASKS)

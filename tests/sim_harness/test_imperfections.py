@@ -382,6 +382,7 @@ def test_a_push_can_be_given_in_body_weights_and_one_may_be_a_table(tmp_path):
         load_plan(str(tmp_path / "one.toml"))
 
 
+@full
 @every("engine", ["lcp", "mujoco"])
 @every("gravity", first_is_fast([[0.5, 0.0, -9.8], [0.0, 0.0, -1.62]]))
 def test_a_robot_stands_under_the_gravity_of_its_settings(tmp_path, engine, gravity):

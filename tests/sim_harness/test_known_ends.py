@@ -262,6 +262,7 @@ def longer(trace, t, q, **fields):
     return msgspec.structs.replace(trace, t=t, q=q, **(rows | fields))
 
 
+@full
 @every("walk", WALKS)
 @every_row((driven(0.2, 4.0), Ending.WALKED), (driven(-0.2, 4.0), Ending.NEVER_MOVED), (driven(0.2, 4.0, 0.3), Ending.SPUN))
 def test_a_walk_is_judged_in_the_world_not_in_the_frame_of_the_robot(poses, ending, walk, stand):
@@ -269,6 +270,7 @@ def test_a_walk_is_judged_in_the_world_not_in_the_frame_of_the_robot(poses, endi
     assert judge(longer(stand[1].trace, *poses), robot, Task(Flat(), reference=walk), ticks=4000, dt=DT).ending is ending
 
 
+@full
 @every_row(
     (WALKS[0], 0.8, 0.6, Ending.DRIFTED),
     (WALKS[1], 0.7, 0.0, Ending.WALKED),

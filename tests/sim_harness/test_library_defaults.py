@@ -101,6 +101,7 @@ def knock(world, rng, k):
     world.reset(q, 0.3 * (k % 4) * rng.normal(size=robot.nv))
 
 
+@full
 @pytest.mark.parametrize(("law", "engine"), first_is_fast([("coulomb", "lcp"), ("exact-cone", "newton")]))
 @pytest.mark.parametrize("name", first_is_fast(["quadruped", "solo12"]))
 @pytest.mark.parametrize("count", first_is_fast([40, 120]))

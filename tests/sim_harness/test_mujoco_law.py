@@ -273,6 +273,7 @@ def test_motion_of_the_integrator_implicit(name, cone):
     assert np.array_equal(predict_batch(world.robot, batch, law=law, dt=DT).tau[1], single.tau)
 
 
+@full
 @every("integrator", ["Euler", "implicit"])
 @every("cone", ["elliptic", "pyramidal"])
 def test_torque_limits_are_kept_and_forces_stay_those_of_the_world(cone, integrator):

@@ -439,6 +439,7 @@ def test_viscous_friction_is_backward_euler(viscous):
     np.testing.assert_allclose(speeds, 3.0 / (1 + DT * viscous / INERTIA) ** np.arange(1, 51), rtol=1e-9, atol=1e-300)
 
 
+@full
 @every("coulomb", first_is_fast([0.5, 0.05, 50.0]))
 def test_coulomb_friction_brakes_evenly_and_then_holds(coulomb):
     speeds = spin(wheel_world(coulomb=coulomb), -2.0, 0.0, 2000)

@@ -171,6 +171,7 @@ def test_an_mjcf_is_simulated_without_a_file_of_its_own(mjcf, tmp_path, capsys, 
     assert {path.name for path in tmp_path.iterdir()} == {"four.xml", "figures.json"}
 
 
+@full
 def test_a_robot_is_found_by_its_name_which_its_file_gets(tmp_path, monkeypatch):
     """The models of hyq and anymal_c are hyq_no_sensors.urdf and anymal.urdf."""
     monkeypatch.chdir(tmp_path)
@@ -282,7 +283,7 @@ def test_it_stands_in_its_own_world(tmp_path, capsys, places, wheels, radius):
     assert {place["radius"] for place in contact} == {radius}
     assert all("offset" not in place for place in contact) == wheels  # a sphere about the axle
     assert ("a sphere of its radius about its axle" in said) == wheels
-    assert "stood" in prints(capsys, "simulate", str(draft), "--seconds", "1")
+    assert "stood" in prints(capsys, "simulate", str(draft), "--seconds", "0.5")
 
 
 def solid(name, mass, shape="", at=0.0):

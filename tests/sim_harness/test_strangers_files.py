@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from fast import every, fast, first_is_fast
+from fast import every, fast, first_is_fast, full
 
 from idyn import Robot, load_robot
 from sim_harness.commands.main import main
@@ -49,6 +49,7 @@ def test_a_biped_stands_on_two_soles(drafted, name):
     assert max(lowest) - min(lowest) < 1e-3
 
 
+@full
 def test_a_mesh_that_is_missing_is_named_once(drafted):
     _, _, printed = drafted("u3_trunk_mesh_missing.urdf")
     assert printed.count("trunk_is_not_there.stl") == 1
@@ -66,6 +67,7 @@ def test_limits_and_gravity_are_those_of_the_file():
     assert {*Robot.from_urdf(CASES / "u5_big_effort_1200.urdf").limits.tau_max.tolist()} == {1200.0}
 
 
+@full
 @every("name", ["m13_fixed_base_with_sphere", "m13b_sphere_above", "m13c_sphere_on_link", "m14_arm_base_sphere"])
 def test_arms_with_spheres_hold(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)

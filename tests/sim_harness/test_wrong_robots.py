@@ -527,6 +527,7 @@ def test_one_sample_of_the_gyro_is_replaced(gait):
     assert set(found.modes) <= {"ok", "degraded"}
 
 
+@full
 @every("gait", first_is_fast(GAITS[::-1]))
 def test_a_frozen_imu_is_named_and_the_robot_holds_its_posture(gait):
     found = ran(gait, "estimated", freeze("estimated", ("base attitude", "base rate", "specific force"), 0.4))

@@ -13,7 +13,7 @@ from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, B
 from cyclonedds.pub import DataWriter
 from cyclonedds.qos import Policy
 from cyclonedds.topic import Topic
-from fast import every, every_row
+from fast import every, every_row, full
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ros import ARRAY, BASE, DOMAIN, JAZZY, LATCHED, NAME, RELIABLE, SENSOR, Ros, joint_command, matched, message_type, twist
@@ -373,6 +373,7 @@ def test_absent_fields_are_zero_or_empty(kind):
     assert encode(kind, message) == encode(kind, {})
 
 
+@full
 @each_whole
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(data=st.data())
