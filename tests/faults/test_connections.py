@@ -203,6 +203,7 @@ def test_an_emergency_stop_with_keys(tmp_path):
         assert set(trial.run(AFTER)) <= {"damping", "failsafe:damping"}
 
 
+@full
 @told(
     "the name of an emergency stop has line breaks and escape sequences",
     "`estop_ack`; answers, `stats` and `idyn top` have them escaped",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 from conditions import allowance, coulomb_error, dynamics, law_error, outside_cone
-from fast import every
+from fast import every, first_is_fast
 from hard import degenerate_scene, kind_of, torn_scene, wild_scene
 from oracles import Full, convex_program, full
 from scenes import DT, VARIANTS, each_walker, predict_scene, random_scenes, varied
@@ -107,7 +107,7 @@ def test_laws_satisfy_their_conditions_at_all_kinds_of_contacts(name, n, variant
     assert own >= (0.7 * count if variant in ("some unlimited", "all kinds") else count - 2 * (variant == "twelve points"))
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(60, marks=pytest.mark.full), pytest.param(3000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [*first_is_fast([12, 60], 0), pytest.param(3000, marks=pytest.mark.long)])
 def test_every_law_answers_random_states(count):
     """Laws with finite friction answer nearly always themselves. With infinite friction some 6 % have no answer in which
     separating contacts carry no force (`test_polygon_laws` proves it, one by one), and Coulomb's law answers."""

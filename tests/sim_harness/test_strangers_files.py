@@ -39,6 +39,7 @@ def test_a_quadruped_stands_on_four_feet(drafted, name):
     assert "4 feet" in printed
 
 
+@full
 @every("name", first_is_fast(["b0_biped.urdf", "b1_sole_3cm_wide.urdf", "b2_foot_frame_not_upright.urdf"]))
 def test_a_biped_stands_on_two_soles(drafted, name):
     robot, stance, _ = drafted(name)

@@ -59,6 +59,7 @@ def recorded(controller: Controller, tmp_path: Path, demand: float = 0.0) -> Pat
     return path
 
 
+@pytest.mark.full
 def test_a_replay_with_the_same_law_is_identical_and_with_another_reports_differences(controller, tmp_path):
     record = recorded(controller, tmp_path)
     report = replay(record)

@@ -248,6 +248,7 @@ def test_qualities_of_service_and_type_hashes_are_those_of_ros(rig):
         assert qos[Policy.Userdata].data == f"typehash={JAZZY.hash_rihs01(name)};".encode()
 
 
+@full
 def test_a_server_that_ends_is_waited_for(robot, tmp_path):
     rig = Rig(robot, tmp_path)
     told = rig.ros.reader("diagnostics", "diagnostic_msgs/msg/DiagnosticArray")

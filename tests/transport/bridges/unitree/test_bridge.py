@@ -147,6 +147,7 @@ def test_the_remote_control_stops_the_robot(puppet, topic, buttons, stops):
     assert not puppet.commands[-1]["motor_cmd.kp"].any()
 
 
+@full
 def test_sticks_of_the_topic_hold_for_half_a_second(puppet):
     remote, made = bus().writer("rt/wirelesscontroller", REMOTE), Message(REMOTE)
     link = LowLevel(StateDecoder(GO2, GO2.joints), np.full(MOTORS, 40.0), bus())
@@ -166,6 +167,7 @@ def test_an_imu_that_repeats_itself_while_the_joints_move_ends_the_bridge(puppet
     assert not puppet.commands[-1]["motor_cmd.kp"].any()
 
 
+@full
 def test_a_motor_that_loses_commands_ends_the_bridge(puppet):
     lost = np.zeros(20)
     lost[3] = 500

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import zmq
 from cli import fails
-from fast import every, every_row, full
+from fast import every, every_row, first_is_fast, full
 from rig import client_of, served
 from standin import SpringDamper, from_snapshot, resting
 from wire import PATIENCE_MS, dealer, expect, keyed, routed
@@ -218,7 +218,7 @@ def test_a_robot_with_a_known_key_is_controlled(robot, place):
 WITHOUT, UNLISTED = "it admits keys only, and this client has none", "it does not list this client's key"
 
 
-@pytest.mark.parametrize(("name", "says"), [(None, WITHOUT), ("stranger", UNLISTED)])
+@pytest.mark.parametrize(("name", "says"), first_is_fast([(None, WITHOUT), ("stranger", UNLISTED)]))
 def test_who_watches_is_told_why_no_answer_comes(place, capsys, monkeypatch, tmp_path, name, says):
     monkeypatch.setitem(Observer.__init__.__kwdefaults__, "timeout_ms", 300)
     keys = None if name is None else place.keys[name]
