@@ -453,7 +453,10 @@ def _angles(R: Array) -> str:
 
 def _setup(robot: Robot, stance: Array, frames: Sequence[str]) -> dict[str, object]:
     """Return the fields of `peers.serve.Setup` but the robot's file."""
+    links = [place.frame for place in robot.description.contact]
+    corners = [[i for i, link in enumerate(links) if link == name] for name in dict.fromkeys(links)]
     return {
+        "soles": [each for each in corners if len(each) > 2],
         "contacts": [contact_link(key) for key in robot.spheres.keys],
         "frames": list(frames),
         "joints": robot.joint_names,

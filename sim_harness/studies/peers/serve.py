@@ -20,7 +20,7 @@ import numpy as np
 class Setup(SimpleNamespace):
     """What a controller is built from.
 
-    urdf: path; base, contacts: names of links
+    urdf: path; base, contacts: names of links; soles: numbers of the contacts that are the corners of one
     frames: links whose position may be asked for; pressing: number of the contact whose force may be
     joints, armature, effort, angles: name, rotor inertia, torque limit and posture of each actuated joint
     mu, margin: friction coefficient and the share of it that is not used; normal: of the ground; least: least normal force [N]

@@ -31,8 +31,10 @@ class Controller:
         self._formulation = tsid.InverseDynamicsFormulationAccForce("tasks", robot, False)
         q, v = np.array(setup.q), np.zeros(robot.nv)
         self._formulation.computeProblemData(0.0, q, v)
-        self._contacts = [self._contact(name) for name in setup.contacts]
-        self._present = [False] * len(self._contacts)
+        corners = {i for sole in setup.soles for i in sole}
+        self._holds = [([i], self._contact(name)) for i, name in enumerate(setup.contacts) if i not in corners]
+        self._holds += [(sole, self._sole(sole)) for sole in setup.soles]
+        self._present = [False] * len(self._holds)
         self._trunk = self._frame("trunk", setup.base, np.ones(6))
         if not setup.accelerates:
             self._formulation.addMotionTask(self._trunk, TRUNK, 1, 0.0)
@@ -55,6 +57,21 @@ class Controller:
         contact.setKd(np.full(3, setup.damping))
         contact.useLocalFrame(False)
         return contact
+
+    def _sole(self, corners: list[int]) -> Any:
+        """Return the contact of a sole: its frame is that of the first corner."""
+        setup, robot = self._setup, self._robot
+        frame, *_ = places = [robot.framePosition(self._formulation.data(), self._id(i)) for i in corners]
+        points = np.array([frame.actInv(place.translation) for place in places]).T
+        mu, normal = (1.0 - setup.margin) * setup.mu, frame.rotation.T @ np.array(setup.normal)
+        contact = tsid.Contact6d(f"sole {corners[0]}", robot, setup.contacts[corners[0]], points, normal, mu, setup.least, MOST)
+        contact.setKp(np.zeros(6))
+        contact.setKd(np.full(6, setup.damping))
+        return contact
+
+    def _id(self, contact: int) -> int:
+        frame: int = self._robot.model().getFrameId(self._setup.contacts[contact])
+        return frame
 
     def _frame(self, name: str, link: str, mask: Array) -> Any:
         task = tsid.TaskSE3Equality(name, self._robot, link)
@@ -91,25 +108,26 @@ class Controller:
         found = self._solver.solve(data)
         self._t += self._setup.dt
         if found.status != 0:  # the last torques are kept
-            return self._tau, np.full(len(self._contacts), np.nan), False
+            return self._tau, np.full(len(tick.stands), np.nan), False
         self._tau = np.array(self._formulation.getActuatorForces(found))
-        normal = np.zeros(len(self._contacts))
-        for i, contact in enumerate(self._contacts):
-            if self._present[i]:
-                normal[i] = self._formulation.getContactForce(contact.name, found) @ self._setup.normal
+        normal = np.zeros(len(tick.stands))
+        for present, (members, contact) in zip(self._present, self._holds, strict=True):
+            if present:
+                forces = self._formulation.getContactForce(contact.name, found).reshape(-1, 3)
+                normal[members] = forces @ self._setup.normal
         return self._tau, normal, True
 
     def _change(self, tick: Any) -> None:
         """Add and remove contacts and tasks of frames. A contact is held where it is when it is added."""
-        for i, contact in enumerate(self._contacts):
-            if tick.stands[i] and not self._present[i]:
+        for i, (members, contact) in enumerate(self._holds):
+            stands = bool(tick.stands[members].all())
+            if stands and not self._present[i]:
                 self._formulation.computeProblemData(self._t, tick.q, tick.v)
-                place = self._robot.model().getFrameId(self._setup.contacts[i])
-                contact.setReference(self._robot.framePosition(self._formulation.data(), place))
+                contact.setReference(self._robot.framePosition(self._formulation.data(), self._id(members[0])))
                 self._formulation.addRigidContact(contact, FORCE)
-            elif self._present[i] and not tick.stands[i]:
+            elif self._present[i] and not stands:
                 self._formulation.removeRigidContact(contact.name, 0.0)
-            self._present[i] = bool(tick.stands[i])
+            self._present[i] = stands
         for i, task in enumerate(self._frames):
             asked = not np.isnan(tick.frames[i, 0])
             if asked and not self._asked[i]:
@@ -119,7 +137,7 @@ class Controller:
             self._asked[i] = asked
 
     def _press(self, force: float) -> None:
-        contact = self._contacts[self._setup.pressing]
+        (contact,) = (contact for members, contact in self._holds if members == [self._setup.pressing])
         contact.setForceReference(np.array([0.0, 0.0, force]))
         if not self._pressing:
             contact.setRegularizationTaskWeightVector(np.array([1.0, 1.0, PRESSING / FORCE]))
