@@ -318,6 +318,11 @@ def test_a_library_that_cannot_be_loaded_is_named(monkeypatch, tmp_path):
     assert re.search(f"not built for this machine.*{kernels.BUILT_BY}", refusal())
 
 
+def test_a_module_of_calls_that_is_of_another_build_is_named(monkeypatch):
+    monkeypatch.setattr(kernels, "CALL_FILE", kernels.LIBRARY_FILE)
+    assert "idyn_bind" in refusal()
+
+
 def test_a_refused_library_says_why_where_a_kernel_is_called(monkeypatch):
     monkeypatch.setattr(kernels, "load", lambda: (None, None, {}, "the library is of yesterday"))
     with pytest.raises(KernelError, match="of yesterday"):

@@ -25,7 +25,7 @@ end:
 }
 
 define ptr @NRT_MemInfo_data_fast(ptr %block) alwaysinline {
-  %place = getelementptr i8, ptr %block, i64 24
+  %place = getelementptr i8, ptr %block, i64 24 ; `data` of Block, runtime.c
   %data = load ptr, ptr %place
   ret ptr %data
 }
