@@ -6,7 +6,8 @@ import numpy as np
 
 from idyn.errors import InputError, nearest
 from idyn.model.robot import Robot
-from idyn.tasks.motion import Numbers, Rows, Task
+from idyn.tasks.motion import Rows, Task
+from idyn.tasks.read import Numbers
 from idyn.terms.inputs import numbers
 from idyn.types import Array, ContactSet
 

@@ -5,7 +5,7 @@ so that A is the Jacobian. Without a position target there is no position feedba
 """
 
 from collections.abc import Hashable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,137 +13,11 @@ import numpy as np
 from idyn.errors import InputError
 from idyn.model.frames import Centroidal
 from idyn.model.robot import Robot
-from idyn.tasks.frames import is_rotation
-from idyn.terms.inputs import finite, numbers
+from idyn.tasks.read import Numbers, Read, checked_target, gains, mask_of, sized
 from idyn.types import Array, Record
-
-Numbers = Array | Sequence[float]
-
-_FLOAT64 = np.dtype(np.float64)
-
-
-def sized(field: str, given: float | Numbers, size: int) -> Array:
-    """Return `size` finite numbers from an array or a single number. Raises InputError."""
-    if type(given) is np.ndarray and given.dtype is _FLOAT64 and given.shape == (size,) and finite(given):
-        return given
-    array = numbers(field, given)
-    array = np.full(size, float(array)) if array.ndim == 0 else array
-    if array.shape != (size,):
-        raise InputError(field, f"expected {size} numbers, got shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise InputError(field, "expected finite numbers")
-    return array
-
-
-def gains(stiffness: float | Numbers, damping: float | Numbers | None, size: int) -> tuple[Array, Array]:
-    """Return stiffness and damping for each component (size), critical damping for None. Raises InputError."""
-    if type(stiffness) is float and (damping is None or type(damping) is float):
-        return _equal_gains(stiffness, damping, size)
-    k = _not_negative("stiffness", stiffness, size)
-    return k, 2.0 * np.sqrt(k) if damping is None else _not_negative("damping", damping, size)
-
-
-def frame_gains(stiffness: float | Numbers, damping: float | Numbers | None) -> Array:
-    """Return stiffness (6), then damping (6) of a frame task. Raises InputError."""
-    if type(stiffness) is float and (damping is None or type(damping) is float):
-        return _equal_frame_gains(stiffness, damping)
-    return np.concatenate(gains(stiffness, damping, 6))
-
-
-@lru_cache(maxsize=256)
-def _equal_gains(stiffness: float, damping: float | None, size: int) -> tuple[Array, Array]:
-    return gains(np.full(size, stiffness), None if damping is None else np.full(size, damping), size)
-
-
-@lru_cache(maxsize=256)
-def _equal_frame_gains(stiffness: float, damping: float | None) -> Array:
-    return np.concatenate(_equal_gains(stiffness, damping, 6))
-
-
-def _not_negative(field: str, given: float | Numbers, size: int) -> Array:
-    array = sized(field, given, size)
-    if (array < 0.0).any():
-        raise InputError(field, "expected numbers ≥ 0")
-    return array
-
-
-def rotation(field: str, given: Array) -> Array:
-    """Return a rotation matrix (3, 3). Raises InputError."""
-    R = numbers(field, given)
-    if R.shape != (3, 3) or not is_rotation(R):
-        raise InputError(field, "expected a rotation matrix (3, 3), with the frame's axes as columns")
-    return R
-
-
-def mask_of(given: Sequence[bool], size: int) -> Array:
-    """Return a mask as an array. Raises InputError."""
-    mask = np.asarray(given)
-    if mask.shape != (size,) or mask.dtype != np.bool_ or not mask.any():
-        raise InputError("mask", f"expected {size} booleans, at least one of them true, got {given!r}")
-    return mask
-
 
 _ALL, _LINEAR, _ANGULAR = np.arange(6), np.arange(3), np.arange(3, 6)
 """Rows of a frame task: with targets of both position and rotation or of neither, of position, of rotation."""
-
-
-class Read:
-    """Numbers of tasks, flat: the users' own arrays where these have the right form, else checked copies.
-
-    arrays: one after the other; lasting: whether they follow the users' arrays, until tasks are replaced
-    """
-
-    def __init__(self) -> None:
-        self.arrays: list[Array] = []
-        self.lasting = True
-
-    def add(self, given: Array, lasting: bool) -> None:
-        """Add checked numbers. lasting: whether they stay as they are"""
-        self.arrays.append(given)
-        self.lasting = self.lasting and lasting
-
-    def target(self, name: str, given: Any, size: int) -> None:
-        """Add a target of this size, a rotation matrix by rows; kernels see whether it is finite. Raises InputError."""
-        shape, array = (3, 3) if name == "rotation" else (size,), given
-        if type(given) is list and len(given) == size and isinstance(given[0], float):
-            array = _numbers(given)
-        if type(array) is not np.ndarray or array.dtype is not _FLOAT64 or array.shape != shape:
-            self.add(checked_target(name, given, size), isinstance(given, float))
-            return
-        if len(shape) == 1:
-            self.arrays.append(array)
-        else:
-            self.arrays.extend(array)
-        if array is not given:
-            self.lasting = False
-
-
-def _numbers(given: list[Any]) -> Array | None:
-    """Return a list as an array; None for lists of lists of different lengths."""
-    try:
-        return np.array(given)
-    except ValueError:
-        return None
-
-
-def checked_target(name: str, given: Any, size: int) -> Array:
-    """Return a target as numbers (size). Raises InputError."""
-    return np.ascontiguousarray(rotation(name, given)).reshape(size) if name == "rotation" else sized(name, given, size)
-
-
-def roots_of(weight: float | Numbers, count: int) -> Array:
-    """Return the square root of the weight of each row (count). Raises InputError."""
-    if type(weight) is float:
-        return _equal_roots(weight, count)
-    array = np.asarray(weight, dtype=np.float64)
-    if array.ndim and array.shape != (count,):
-        raise InputError("weight", f"expected a number or {count} numbers, got shape {array.shape}")
-    return np.sqrt(np.broadcast_to(array, count))
-
-
-@lru_cache(maxsize=256)
-def _equal_roots(weight: float, count: int) -> Array:
-    return np.full(count, weight**0.5)
 
 
 class Place(NamedTuple):
@@ -237,9 +111,9 @@ class MotionTask(Task, frozen=True):
         """Add gains and targets that kernels read. Raises InputError."""
         raise NotImplementedError
 
-    def _read(self, gains: Sequence[Array], fixed: bool, count: int, out: Read) -> None:
-        """Add gains and targets. fixed: whether what else the task consists of cannot change"""
-        out.arrays += gains
+    def _read(self, components: int, fixed: bool, count: int, out: Read) -> None:
+        """Add gains, each for so many components, and targets. fixed: whether what else the task consists of cannot change"""
+        out.arrays += gains(self.stiffness, self.damping, components)
         if not (fixed and type(self.stiffness) is float and (self.damping is None or type(self.damping) is float)):
             out.lasting = False
         for name, size in self.targets(count).items():
@@ -293,8 +167,7 @@ class FrameTask(MotionTask, frozen=True, kw_only=True):
         return {"position": 3, "rotation": 9, "velocity": 6, "acceleration": 6}
 
     def read(self, count: int, out: Read) -> None:
-        fixed = self.mask is None or type(self.mask) is tuple
-        self._read((frame_gains(self.stiffness, self.damping),), fixed, count, out)
+        self._read(6, self.mask is None or type(self.mask) is tuple, count, out)
 
     def _asked(self) -> Array:
         """Return the indices of the rows that are asked for."""
@@ -393,8 +266,7 @@ class PostureTask(MotionTask, frozen=True, kw_only=True):
         return {"angles": count, "velocity": count, "acceleration": count}
 
     def read(self, count: int, out: Read) -> None:
-        fixed = self.joints is None or type(self.joints) is tuple
-        self._read(gains(self.stiffness, self.damping, count), fixed, count, out)
+        self._read(count, self.joints is None or type(self.joints) is tuple, count, out)
 
     def fill(self, given: TaskMotion, out: Rows) -> None:
         robot, which = given.robot, _joints_of(given.robot, self.joints)

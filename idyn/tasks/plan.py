@@ -20,7 +20,8 @@ from idyn.tasks.forces import ContactTask
 from idyn.tasks.frames import body_motion, fill_frame, fill_joints
 from idyn.tasks.held import OPEN, STICK
 from idyn.tasks.limits import Limits
-from idyn.tasks.motion import MotionTask, Read, checked_target, roots_of
+from idyn.tasks.motion import MotionTask
+from idyn.tasks.read import Read, checked_target, roots_of
 from idyn.tasks.stack import TaskLimits, TaskStack
 from idyn.terms.stages import Dynamics
 from idyn.types import Array

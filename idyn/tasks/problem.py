@@ -15,10 +15,11 @@ from idyn.model.robot import Robot
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.held import OPEN, SLIDE, STICK
 from idyn.tasks.modes import distance_bounds, name_of, opposing
-from idyn.tasks.motion import MotionTask, Rows, TaskMotion, roots_of
+from idyn.tasks.motion import MotionTask, Rows, TaskMotion
 from idyn.tasks.nearest import Pair, fill_rows_of, solve_tasks
 from idyn.tasks.outcomes import MET, TaskOutcome, near
 from idyn.tasks.plan import EXTRA, Plan, begin, refuse, stacked
+from idyn.tasks.read import roots_of
 from idyn.tasks.stack import TaskStack
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, ContactSet, Kinematics, Prediction
