@@ -2,6 +2,7 @@
 
 import importlib.resources
 import tomllib
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, overload
@@ -50,6 +51,7 @@ def find(kind: str, name_or_path: str) -> Path:
     return shipped[name_or_path]
 
 
+@cache
 def files(kind: str) -> dict[str, Path]:
     """Return the paths of the shipped configurations of a kind, by name without subfolder."""
     folder = Path(str(importlib.resources.files("configs"))) / kind

@@ -317,6 +317,7 @@ REFUSAL = {"t": "error", "code": "internal", "message": ESCAPES, "recoverable": 
 TOLD = {"t": "stats", **msgspec.to_builtins(stats(refused={ESCAPES: 3}, fault=ESCAPES))}
 
 
+@full
 def test_a_server_cannot_write_to_the_terminal(tmp_path, capsys, monkeypatch) -> None:
     config = {"t": "config", "settings": {"law": ESCAPES}}
     with liar(tmp_path, {"stats_get": TOLD, "config_get": config}) as address:

@@ -191,6 +191,7 @@ def test_after_a_reset_or_a_gap_the_estimate_begins_anew():
     np.testing.assert_array_equal(filter_.update(at_rest(robot, stance, 3)).state.q, first.state.q)
 
 
+@full
 def test_a_foot_that_slides_is_named_and_not_believed():
     """A standing go2 whose front left foot is dragged forward by 0.5 m/s under load."""
     robot, trace = trotted(0.25)

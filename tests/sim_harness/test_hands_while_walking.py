@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 import pytest
 from documents import ROOT
-from fast import first_is_fast, full, shortest
+from fast import fast, first_is_fast, full, shortest
 from mujoco_robot import DT, ClientRobot, DrivenRobot, circle, follow, ramp, served, target
 from ros import OWN_DOMAIN, SENSOR, Ros, joint_command, matched, twist
 from wire import running
@@ -145,7 +145,7 @@ def followed(name, seed, metres, seconds):
 
 @pytest.mark.parametrize(
     ("name", "seed", "metres", "seconds", "least", "most"),
-    [("g1", 0, 2.0, 1.8, 0.1, 1e-3), pytest.param("talos", 0, 2.0, 2.4, 0.2, 3e-3, marks=full), *OVER],
+    [*fast([("g1", 0, 2.0, 2.4, 0.2, 1e-3), ("talos", 0, 2.0, 2.4, 0.2, 3e-3)]), *OVER],
 )
 def test_a_hand_follows_its_target_while_the_robot_walks(name, seed, metres, seconds, least, most, record_property):
     """The URDF of talos has damping and friction of 1 in its joints."""
@@ -196,7 +196,6 @@ def test_no_task_of_an_arm_makes_a_walking_robot_fall(task):
     assert walk.world.q[0] > 0.9
 
 
-@full
 @pytest.mark.parametrize(
     ("run", "law", "ground", "rms", "rate", "seconds"),
     first_is_fast(

@@ -31,7 +31,7 @@ def drafted(tmp_path, capsys):
     return new
 
 
-@pytest.mark.parametrize("name", fast(QUADRUPEDS, "q0_baseline.xml"))
+@pytest.mark.parametrize("name", fast(QUADRUPEDS))
 def test_a_quadruped_stands_on_four_feet(drafted, name):
     robot, _, printed = drafted(name)
     assert robot.floating

@@ -200,6 +200,7 @@ def trot():
     return load_robot(plan.controller.robot)[0], contact.terrain.build(contact.ground), run.trace
 
 
+@full
 def test_the_worlds_forces_move_the_robot_as_it_moved(trot):
     """Σ f = m (a − g) at the centre of mass, of an acceleration that Pinocchio finds from the trace."""
     robot, terrain, trace = trot

@@ -38,7 +38,6 @@ FAST = {  # A scene of each engine
     ("ramp-friction", "lcp"),
     ("rolls", "mujoco"),
     ("rolls", "penalty"),
-    ("viscous-slide", "viscous"),
 }
 
 SCENE = """

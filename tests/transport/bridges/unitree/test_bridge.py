@@ -71,6 +71,7 @@ def bridge(notes, log=None):
     return Bridge(link, {"stand": np.full(MOTORS, 0.5), "lie": np.zeros(MOTORS)}, notes.append)
 
 
+@full
 def test_a_script_is_done_and_ends_in_damping(puppet):
     notes: list[str] = []
     report = bridge(notes).run([Step("stand", 0.3), Step("lie")])

@@ -47,7 +47,7 @@ def test_a_command_within_the_limits_is_sent_as_it_is():
         np.testing.assert_allclose(getattr(sent, name), getattr(command, name), atol=1e-12)
 
 
-@every("robot", [GO2, G1])
+@every("robot", first_is_fast([GO2, G1]))
 def test_states_and_commands_go_by_motor(robot):
     """A robot made of two topics: its joints arrive in the model's order, and commands reach its motors."""
     joints, family = tuple(sorted(robot.joints)), robot.family
