@@ -37,8 +37,7 @@ def units(Y: Array, b: Array, energy: Array) -> tuple[float, float]:
     """Return the mean diagonal of D_NN [1/kg] and the largest speed of the problem [m/s]; 1 instead of zero."""
     n, d, speed = len(b) // 3, 0.0, 0.0
     for i in range(n):
-        for c in range(Y.shape[1]):
-            d += Y[3 * i + 2, c] ** 2 / n
+        d += dot(Y[3 * i + 2], Y[3 * i + 2]) / n
         speed = max(speed, abs(b[3 * i + 2]))
         for r in range(3):
             speed = max(speed, abs(energy[3 * i + r]))

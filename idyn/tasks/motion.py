@@ -79,6 +79,10 @@ class Task(Record, frozen=True):
         """Return the number of equations."""
         raise NotImplementedError
 
+    def fixed(self) -> bool:
+        """Return whether the rows stay the same ones: whether what selects them cannot change in place."""
+        return True
+
     def fill(self, given: Any, out: Rows) -> None:
         """Fill A, `asked` and `drift`, which are zeros, unless kernels do. given: what the equations depend on besides the
         task"""
@@ -103,18 +107,18 @@ class MotionTask(Task, frozen=True):
         """Return what the equations depend on besides numbers. Raises FrameNotFound, InputError."""
         raise NotImplementedError
 
+    def components(self, count: int) -> int:
+        """Return the number of stiffnesses. count: number of equations"""
+        return count
+
     def targets(self, count: int) -> dict[str, int]:
-        """Return the names of the targets that kernels read, with their sizes. count: number of equations"""
+        """Return the names of the targets that kernels read, with their sizes."""
         return {}
 
     def read(self, count: int, out: Read) -> None:
         """Add gains and targets that kernels read. Raises InputError."""
-        raise NotImplementedError
-
-    def _read(self, components: int, fixed: bool, count: int, out: Read) -> None:
-        """Add gains, each for so many components, and targets. fixed: whether what else the task consists of cannot change"""
-        out.arrays += gains(self.stiffness, self.damping, components)
-        if not (fixed and type(self.stiffness) is float and (self.damping is None or type(self.damping) is float)):
+        out.arrays += gains(self.stiffness, self.damping, self.components(count))
+        if not (type(self.stiffness) is float and (self.damping is None or type(self.damping) is float)):
             out.lasting = False
         for name, size in self.targets(count).items():
             if (given := getattr(self, name)) is not None:
@@ -166,8 +170,11 @@ class FrameTask(MotionTask, frozen=True, kw_only=True):
     def targets(self, count: int) -> dict[str, int]:
         return {"position": 3, "rotation": 9, "velocity": 6, "acceleration": 6}
 
-    def read(self, count: int, out: Read) -> None:
-        self._read(6, self.mask is None or type(self.mask) is tuple, count, out)
+    def components(self, count: int) -> int:
+        return 6
+
+    def fixed(self) -> bool:
+        return self.mask is None or type(self.mask) is tuple
 
     def _asked(self) -> Array:
         """Return the indices of the rows that are asked for."""
@@ -193,6 +200,9 @@ class ComTask(MotionTask, frozen=True, kw_only=True):
 
     def count(self, robot: Robot) -> int:
         return int(mask_of(self.mask, 3).sum())
+
+    def fixed(self) -> bool:
+        return type(self.mask) is tuple
 
     def fill(self, given: TaskMotion, out: Rows) -> None:
         com, rows = given.centroidal, mask_of(self.mask, 3)
@@ -220,6 +230,9 @@ class AngularMomentumTask(MotionTask, frozen=True, kw_only=True):
 
     def count(self, robot: Robot) -> int:
         return int(mask_of(self.mask, 3).sum())
+
+    def fixed(self) -> bool:
+        return type(self.mask) is tuple
 
     def fill(self, given: TaskMotion, out: Rows) -> None:
         if not self.inertia > 0.0:
@@ -265,8 +278,8 @@ class PostureTask(MotionTask, frozen=True, kw_only=True):
     def targets(self, count: int) -> dict[str, int]:
         return {"angles": count, "velocity": count, "acceleration": count}
 
-    def read(self, count: int, out: Read) -> None:
-        self._read(count, self.joints is None or type(self.joints) is tuple, count, out)
+    def fixed(self) -> bool:
+        return self.joints is None or type(self.joints) is tuple
 
     def fill(self, given: TaskMotion, out: Rows) -> None:
         robot, which = given.robot, _joints_of(given.robot, self.joints)

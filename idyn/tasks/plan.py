@@ -6,6 +6,7 @@ for another one of the same structure it takes some microseconds.
 """
 
 from collections.abc import Hashable, Sequence
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,19 +149,26 @@ def corners_of(law: Law) -> Array:
 
 
 class Stacked(NamedTuple):
-    """A stack with its plan: tasks in order of their levels, and arrays of their numbers, see `Read`."""
+    """A stack with its plan: its tasks when it was read, tasks in order of their levels, and arrays of their numbers, see
+    `Read`."""
 
     stack: TaskStack
+    given: tuple[MotionTask | ContactTask, ...]
     contacts: int
     tasks: list[MotionTask | ContactTask]
     plan: Plan
     read: Read
 
+    def still(self, stack: TaskStack, contacts: int) -> bool:
+        """Return whether a stack is this one, with the same tasks and number of contacts."""
+        same = stack is self.stack and contacts == self.contacts and len(stack.tasks) == len(self.given)
+        return same and all(map(is_, stack.tasks, self.given))
+
 
 def stacked(robot: Robot, stack: TaskStack, contacts: int) -> Stacked:
     """Return a stack with its plan, and the numbers of its tasks in the plan. contacts: their number. Raises InputError."""
     found = robot.scratch.get("stack")
-    if not (type(found) is Stacked and found.stack is stack and found.contacts == contacts):
+    if not isinstance(found, Stacked) or not found.still(stack, contacts):
         found = _stacked(robot, stack, contacts)
         if found.read.lasting:
             robot.scratch["stack"] = found
@@ -181,11 +189,12 @@ def _stacked(robot: Robot, stack: TaskStack, contacts: int) -> Stacked:
             plans.clear()
         plan = plans[contacts, *kinds] = Plan(robot, tasks, structures, contacts)
     for task, structure, (first, last) in zip(tasks, structures, plan.layout.spans, strict=True):
+        read.lasting = read.lasting and task.fixed()
         if isinstance(task, MotionTask):
             read.add(roots_of(task.weight, last - first), type(task.weight) is float)
             if structure is not None:
                 task.read(last - first, read)
-    return Stacked(stack, contacts, tasks, plan, read)
+    return Stacked(stack, tuple(stack.tasks), contacts, tasks, plan, read)
 
 
 def refuse(at: Stacked, number: int) -> None:

@@ -85,37 +85,38 @@ def test_feedback_asks_for_a_spring_and_damper_and_the_shortest_turn():
     np.testing.assert_allclose(asked, [0.0, 0.0, np.pi / 2], atol=1e-12)
 
 
-def test_changes_in_place_count_and_are_checked():
+LISTS = {"velocity": [0.0] * 6, "stiffness": np.ones(6), "mask": [True] * 6}
+
+
+@every("lists", [{}, LISTS])
+def test_changes_in_place_count_and_are_checked(lists):
     """A stack that is passed again asks for what its arrays and lists say now; old answers keep what was asked of them."""
     robot, state, contacts, _ = near_stance("go2")
-    numbers = {
-        "position": np.zeros(3),
-        "rotation": np.eye(3).T,
-        "velocity": [0.0] * 6,
-        "stiffness": np.ones(6),
-        "mask": [True] * 6,
-    }
-    task = FrameTask(frame="root_joint", acceleration=np.zeros(12)[::2], damping=1.0, **numbers)
-    stack, before, answers = TaskStack(tasks=[task, PostureTask(angles=robot.joint_angles(state.q), level=1)]), [], []
-    changes = [(task.position, 0, 1.0), (task.rotation, slice(None), np.diag([1.0, -1.0, -1.0])), (task.velocity, 1, 2.0)]
-    changes += [(task.stiffness, 0, 9.0), (task.acceleration, 2, -3.0), (task.mask, 5, False), (stack.tasks[1].angles, 3, 0.5)]
-    for array, where, value in [(task.position, 0, 0.0), *changes]:
-        array[where] = value
+    numbers = {"position": np.zeros(3), "rotation": np.eye(3).T, "acceleration": np.zeros(12)[::2], **lists}
+    task, posture = FrameTask(frame="root_joint", **numbers), PostureTask(angles=robot.joint_angles(state.q), level=1)
+    centre = ComTask(position=np.zeros(3), mask=[True, False, False])
+    stack, answers, seen = TaskStack(tasks=[task, posture]), [], []
+    changes = [(task.position, 0, 1.0), (task.rotation, slice(None), np.diag([1.0, -1.0, -1.0])), (task.acceleration, 2, -3.0)]
+    changes += [(lists[name], 0, False if name == "mask" else 9.0) for name in lists]
+    changes += [(posture.angles, 3, 0.5), (stack.tasks, 1, centre), (centre.mask, 1, True), (stack.tasks, slice(1), [])]
+
+    def asked(robot, stack):
         answers.append(predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT))
-        fresh = TaskStack(tasks=[msgspec.structs.replace(each) for each in stack.tasks])
-        asked = [
-            list(each.asked) for each in predict_tasks(robot.twin(), state, contacts, fresh, law="coulomb", dt=DT).outcomes
-        ]
-        assert [list(each.asked) for each in answers[-1].outcomes] == asked
-        assert asked not in before
-        before.append(asked)
-    assert [[list(each.asked) for each in answer.outcomes] for answer in answers] == before
-    for array, where, value in [(task.position, 0, np.nan), (task.rotation, (0, 0), 2.0), (stack.tasks[1].angles, 0, np.inf)]:
-        kept, array[where] = array[where], value
-        name = {3: "position", 9: "rotation", 12: "angles"}[array.size]
-        with pytest.raises(InputError, match=f"^{name}: expected"):
-            predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT)
+        return [list(each.asked) for each in answers[-1].outcomes]
+
+    for array, where, bad in [(task.position, 0, np.nan), (task.rotation, (0, 0), 2.0), (posture.angles, 0, np.inf)]:
+        asked(robot, stack)
+        kept, array[where] = array[where], bad
+        with pytest.raises(InputError, match=r"^(position|rotation|angles): expected"):
+            asked(robot, stack)
         array[where] = kept
+    for array, where, value in changes:
+        array[where] = value
+        now = asked(robot, stack)
+        assert now == asked(robot.twin(), TaskStack(tasks=list(stack.tasks)))
+        assert now not in seen
+        seen += [now, now]
+    assert [[list(each.asked) for each in answer.outcomes] for answer in answers[3:]] == seen
 
 
 # -- the least errors --------------------------------------------------------------------------------------------------
