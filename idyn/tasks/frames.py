@@ -1,5 +1,7 @@
 """The equations of tasks on frames and joints, as kernels, and the motion of bodies that they need."""
 
+from math import atan2
+
 import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
@@ -153,7 +155,7 @@ def rotation_error(target: Array, R: Array, out: Array) -> None:
         out[c] = 0.5 * (D[j, i] - D[i, j])
         square += out[c] * out[c]
     sine, cosine = np.sqrt(square), 0.5 * trace
-    angle = np.arctan2(sine, cosine)
+    angle = atan2(sine, cosine)
     if sine > HALF_TURN:
         for c in range(3):
             out[c] *= angle / sine
@@ -166,7 +168,8 @@ def rotation_error(target: Array, R: Array, out: Array) -> None:
         length, along = 0.0, 0.0
         for c in range(3):
             D[c, c] += 1.0
-            length += (D[c, longest] + D[longest, c]) ** 2
+            part = D[c, longest] + D[longest, c]
+            length += part * part
             along += out[c] * (D[c, longest] + D[longest, c])
         for c in range(3):
             out[c] = (angle if along >= 0.0 else -angle) * (D[c, longest] + D[longest, c]) / np.sqrt(length)

@@ -217,7 +217,8 @@ def _stack(
     for i in range(nu):
         lengths[i] = 0.0
         for j in range(na):
-            lengths[i] += (held.base[i, j] * stretch[j]) ** 2
+            term = held.base[i, j] * stretch[j]
+            lengths[i] += term * term
     for i in range(k):
         _put(held.rows[i], 1.0, (middle, stretch), X, i)
     for level in range(len(ends)):
@@ -257,12 +258,13 @@ def _actuated(d: Dynamics, held: Held, A: Array, wanted: float, scales: tuple[Ar
     (stretch, lengths), u, a, square = scales, d.given.model.u, d.given.model.a, 0.0
     for j in range(len(a)):
         line[j] = A[a[j]]
-        square += (line[j] * stretch[j]) ** 2
+        term = line[j] * stretch[j]
+        square += term * term
     line[len(a)] = wanted
     for i in range(len(u)):
         if A[u[i]] != 0.0:
             axpy(-A[u[i]], held.base[i], line)
-            square += A[u[i]] ** 2 * lengths[i]
+            square += A[u[i]] * A[u[i]] * lengths[i]
     return np.sqrt(square)
 
 

@@ -115,7 +115,8 @@ def _fill_errors_row(levels: Levels, g: Array, length: float, s: Active) -> None
         while s.ends[level] <= place:
             level += 1
         s.N[q, place] = g[j] * s.stretch[place]
-        s.sizes[q, level] += (terms[j] * s.stretch[place]) ** 2
+        term = terms[j] * s.stretch[place]
+        s.sizes[q, level] += term * term
 
 
 @compiled

@@ -259,12 +259,13 @@ def _fill_bounds(d: Dynamics, plan: Plan, q: Array) -> None:
     beyond the limit; bounds that a joint cannot meet at once are approached with the deceleration c.
     """
     dt, c, most = d.given.dt, plan.braking, plan.acceleration
+    at_once = c * dt * c * dt
     for k in range(len(q)):
         plan.slowest[k], plan.fastest[k] = -most, most
         if plan.of_joints:
             v, v_max = d.given.v[d.given.model.a[k]], plan.speed_max[k]
-            fastest = min(v_max, np.sqrt((c * dt) ** 2 + 2.0 * c * max(plan.angles_max[k] - q[k], 0.0)) - c * dt)
-            slowest = -min(v_max, np.sqrt((c * dt) ** 2 + 2.0 * c * max(q[k] - plan.angles_min[k], 0.0)) - c * dt)
+            fastest = min(v_max, np.sqrt(at_once + 2.0 * c * max(plan.angles_max[k] - q[k], 0.0)) - c * dt)
+            slowest = -min(v_max, np.sqrt(at_once + 2.0 * c * max(q[k] - plan.angles_min[k], 0.0)) - c * dt)
             plan.fastest[k] = min(max((fastest - v) / dt, -c, -most), most)
             plan.slowest[k] = min(max(min((slowest - v) / dt, c), -most), most)
 
