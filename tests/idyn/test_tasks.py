@@ -95,16 +95,22 @@ def test_changes_in_place_count_and_are_checked(lists):
     numbers = {"position": np.zeros(3), "rotation": np.eye(3).T, "acceleration": np.zeros(12)[::2], **lists}
     task, posture = FrameTask(frame="root_joint", **numbers), PostureTask(angles=robot.joint_angles(state.q), level=1)
     centre = ComTask(position=np.zeros(3), mask=[True, False, False])
-    stack, answers, seen = TaskStack(tasks=[task, posture]), [], []
+    other = msgspec.structs.replace(task, position=np.zeros(3))
+    stack, answers, seen = TaskStack(tasks=[other, task, posture]), [], []
     changes = [(task.position, 0, 1.0), (task.rotation, slice(None), np.diag([1.0, -1.0, -1.0])), (task.acceleration, 2, -3.0)]
     changes += [(lists[name], 0, False if name == "mask" else 9.0) for name in lists]
-    changes += [(posture.angles, 3, 0.5), (stack.tasks, 1, centre), (centre.mask, 1, True), (stack.tasks, slice(1), [])]
+    changes += [(posture.angles, 3, 0.5), (stack.tasks, 2, centre), (centre.mask, 1, True), (stack.tasks, slice(1), [])]
 
     def asked(robot, stack):
         answers.append(predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT))
         return [list(each.asked) for each in answers[-1].outcomes]
 
-    for array, where, bad in [(task.position, 0, np.nan), (task.rotation, (0, 0), 2.0), (posture.angles, 0, np.inf)]:
+    for array, where, bad in [
+        (task.position, 0, np.nan),
+        (task.rotation, (0, 0), 2.0),
+        (posture.angles, 0, np.inf),
+        (other.position, 2, -np.inf),
+    ]:
         asked(robot, stack)
         kept, array[where] = array[where], bad
         with pytest.raises(InputError, match=r"^(position|rotation|angles): expected"):
@@ -116,7 +122,7 @@ def test_changes_in_place_count_and_are_checked(lists):
         assert now == asked(robot.twin(), TaskStack(tasks=list(stack.tasks)))
         assert now not in seen
         seen += [now, now]
-    assert [[list(each.asked) for each in answer.outcomes] for answer in answers[3:]] == seen
+    assert [[list(each.asked) for each in answer.outcomes] for answer in answers[4:]] == seen
 
 
 # -- the least errors --------------------------------------------------------------------------------------------------
