@@ -123,7 +123,10 @@ class Controller:
         self._monitor = MismatchMonitor(settings.reality, robot, period)
         self._alarms = Alarms(settings.alarms, robot, period, stance)
         self._switches = Switches(settings.alarms, robot)
-        self._feedback = JointFeedback(settings.feedback, robot)
+        self._feedback, gains = JointFeedback(settings.feedback, robot), settings.feedback
+        self._aimed = angles, velocity, acceleration = np.zeros((3, robot.na))
+        fields: dict[str, Any] = {"angles": angles, "velocity": velocity, "acceleration": acceleration, "level": LAST_LEVEL}
+        self._below = PostureTask(name="reference", stiffness=gains.kp, damping=gains.kd, **fields)
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot)
         dampings = settings.torque_feedback.kd, settings.feedback.kd
         self._carried = carried_late(dampings, robot, stance, period, MAX_TICKS)
@@ -311,17 +314,10 @@ class Controller:
         return reference
 
     def _posture(self, reference: Reference) -> PostureTask:
-        """Return the reference as a task below all commanded ones."""
-        gains = self.settings.feedback
-        return PostureTask(
-            name="reference",
-            angles=reference.q,
-            velocity=reference.v,
-            acceleration=reference.a,
-            stiffness=gains.kp,
-            damping=gains.kd,
-            level=LAST_LEVEL,
-        )
+        """Return the reference as a task below all commanded ones, always the same one."""
+        for own, target in zip(self._aimed, (reference.q, reference.v, reference.a), strict=True):
+            own[:] = target
+        return self._below
 
     def _stopped(self, at: Kinematics, mode: Mode, message: str) -> Command:
         zero = np.zeros(self.robot.na)

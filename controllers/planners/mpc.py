@@ -15,7 +15,7 @@ from controllers.planners.plan import GRAVITY
 from controllers.planners.rigid_body import STATE, Body, Horizon, Weights, planned_motion
 from controllers.planners.steps import from_hip
 from controllers.planners.two_legs.feet import Swing, turned
-from controllers.planners.two_legs.walker import BASE
+from controllers.planners.two_legs.tasks import BASE
 from controllers.robot.kinematics import contact_places
 from idyn.model.robot import Robot
 from idyn.model.so3 import rotation

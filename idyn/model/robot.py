@@ -31,6 +31,7 @@ class Robot:
     joint_names: names of the actuated degrees of freedom in model order, see `Description` (na)
     tree, bodies, limits, stops, spheres, boxes, closures: see the modules `tree`, `places` and `closures` of `idyn.model`
     wheel_frames: frames on the axis of a joint that turns without limits, without contact places; floating: the base floats
+    weighs_base: it floats and has no rotors, so that the first rows of M are those of momentum
     contact_names: keys of all contacts that geometry may find: those of spheres, then those of pairs of sphere and box
     frames: kinematics of frames, centre of mass and momentum, see `idyn.model.frames`
     origin: about which the buffers hold axes and ends: the world's, or the base's position if that is far from it [m] (3)
@@ -59,8 +60,9 @@ class Robot:
         armature = tree.rotors(self.tree, description.armature)
         self.description = msgspec.structs.replace(description, armature=armature)
         model.armature = np.array([armature.get(name, 0.0) for name in self.tree.dof_names])
-        rotors_of_base = [armature.get(name, 0.0) for name in self.tree.dof_names[:3]] if self.floating else [0.0]
-        self._gyration = rotors_of_base[0] if len({*rotors_of_base}) == 1 else 0.0  # weightless mass of the base [kg]
+        rotors_of_base = [armature.get(name, 0.0) for name in self.tree.dof_names[:6]] if self.floating else [0.0]
+        self._gyration = rotors_of_base[0] if len({*rotors_of_base[:3]}) == 1 else 0.0  # weightless mass of the base [kg]
+        self.weighs_base = self.floating and not any(rotors_of_base)
         self.bodies = tree.read_bodies(model)
         self.total_mass = float(pin.computeTotalMass(model))
         self.weight = self.total_mass * (float(np.linalg.norm(self.bodies.gravity)) or STANDARD_GRAVITY)

@@ -20,18 +20,24 @@ _ALL, _LINEAR, _ANGULAR = np.arange(6), np.arange(3), np.arange(3, 6)
 """Rows of a frame task: with targets of both position and rotation or of neither, of position, of rotation."""
 
 
+PYTHON, JOINTS, WORLD, LOCAL, CENTRE = range(5)
+"""Kinds of motion tasks: filled by Python, on joints, on a frame in world axes, in its own axes, on the centre of mass."""
+
+NO_OFFSET = np.zeros(12)
+
+
 class Place(NamedTuple):
     """What the equations of a task depend on besides its numbers.
 
-    joint: of the frame, −1: the task is on joints; offset: axes and origin of the frame in the joint frame (12)
-    local: whether the axes are those of the frame; which: rows of the frame, or numbers of the joints (r); gains: how many
+    kind: `JOINTS` and the others; which: rows of the frame or of the centre of mass, or numbers of the joints (r)
+    gains: how many; joint: of the frame; offset: axes and origin of the frame in the joint frame (12)
     """
 
-    joint: int
-    offset: Array
-    local: bool
+    kind: int
     which: Array
     gains: int
+    joint: int = 0
+    offset: Array = NO_OFFSET
 
 
 class Rows(NamedTuple):
@@ -117,9 +123,9 @@ class MotionTask(Task, frozen=True):
 
     def read(self, count: int, out: Read) -> None:
         """Add gains and targets that kernels read. Raises InputError."""
-        out.arrays += gains(self.stiffness, self.damping, self.components(count))
-        if not (type(self.stiffness) is float and (self.damping is None or type(self.damping) is float)):
-            out.lasting = False
+        out.arrays += (both := gains(self.stiffness, self.damping, self.components(count)))
+        fixed = type(self.stiffness) is float and (self.damping is None or type(self.damping) is float)
+        out.lasting = out.lasting and (fixed or (both[0] is self.stiffness and both[1] is self.damping))
         for name, size in self.targets(count).items():
             if (given := getattr(self, name)) is not None:
                 out.target(name, given, size)
@@ -165,7 +171,7 @@ class FrameTask(MotionTask, frozen=True, kw_only=True):
     def place(self, robot: Robot) -> Place:
         if self.axes not in ("world", "local"):
             raise InputError("axes", f"expected 'world' or 'local', got {self.axes!r}")
-        return Place(*robot.frames.attached(self.frame), self.axes == "local", self._asked(), 12)
+        return Place(LOCAL if self.axes == "local" else WORLD, self._asked(), 12, *robot.frames.attached(self.frame))
 
     def targets(self, count: int) -> dict[str, int]:
         return {"position": 3, "rotation": 9, "velocity": 6, "acceleration": 6}
@@ -200,6 +206,19 @@ class ComTask(MotionTask, frozen=True, kw_only=True):
 
     def count(self, robot: Robot) -> int:
         return int(mask_of(self.mask, 3).sum())
+
+    def structure(self, robot: Robot) -> Hashable:
+        given = self.position is None, self.velocity is None, self.acceleration is None
+        return (given, mask_of(self.mask, 3).tobytes()) if robot.weighs_base else None
+
+    def place(self, robot: Robot) -> Place:
+        return Place(CENTRE, np.flatnonzero(mask_of(self.mask, 3)), 6)
+
+    def targets(self, count: int) -> dict[str, int]:
+        return {"position": 3, "velocity": 3, "acceleration": 3}
+
+    def components(self, count: int) -> int:
+        return 3
 
     def fixed(self) -> bool:
         return type(self.mask) is tuple
@@ -273,7 +292,7 @@ class PostureTask(MotionTask, frozen=True, kw_only=True):
 
     def place(self, robot: Robot) -> Place:
         which = _joints_of(robot, self.joints)
-        return Place(-1, NO_OFFSET, False, which, 2 * len(which))
+        return Place(JOINTS, which, 2 * len(which))
 
     def targets(self, count: int) -> dict[str, int]:
         return {"angles": count, "velocity": count, "acceleration": count}
@@ -289,9 +308,6 @@ class PostureTask(MotionTask, frozen=True, kw_only=True):
         error = robot.joint_error(present, wanted)[which]
         out.A[np.arange(len(which)), dofs] = 1.0
         out.asked[:] = self._feedback(error, self.velocity, given.v[dofs], self.acceleration)
-
-
-NO_OFFSET = np.zeros(12)
 
 
 def _joints_of(robot: Robot, joints: Sequence[str] | None) -> Array:

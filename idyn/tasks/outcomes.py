@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from idyn.library.kernels import entry
+from idyn.library.records import Matrix, Spans, Vector, written
 from idyn.tasks.stack import Mode
 from idyn.types import Array, Prediction, Record
 
@@ -20,6 +22,7 @@ class TaskOutcome(Record, frozen=True, dict=True, gc=True):
     asked: right side of its equations: accelerations [m/s², rad/s²], [N·m] divided by `inertia`, or forces [N] (r)
     predicted: the same quantity as the contact law predicts it (r)
     held: the same quantity without the memory of the contact compliance model, and in the contact modes of the solution (r)
+    missed: largest size of `missing`; reached: whether `held` is what is asked
     changed: what the law predicts otherwise, so that `predicted` is not `held`
     find_obstacles: for `obstacles`
     """
@@ -29,6 +32,8 @@ class TaskOutcome(Record, frozen=True, dict=True, gc=True):
     asked: Array
     predicted: Array
     held: Array
+    missed: float
+    reached: bool
     changed: tuple[str, ...]
     find_obstacles: Callable[[], tuple[str, ...]]
 
@@ -38,26 +43,53 @@ class TaskOutcome(Record, frozen=True, dict=True, gc=True):
         missing: Array = self.asked - self.predicted
         return missing
 
-    @cached_property
+    @property
     def met(self) -> bool:
         """Whether the task is met, but for the memory of the contact forces."""
-        return not self.changed and near(self.held, self.asked, self.asked)
+        return self.reached and not self.changed
 
     @cached_property
     def obstacles(self) -> tuple[str, ...]:
         """What prevents the task, by decreasing influence; () if it is met. Computed at the first use, in some milliseconds."""
-        return self.changed if near(self.held, self.asked, self.asked) else (*self.changed, *self.find_obstacles())
+        return self.changed if self.reached else (*self.changed, *self.find_obstacles())
 
     def __str__(self) -> str:
         if self.met:
             return f"{self.name}: met"
-        missing, asked = np.abs(self.missing).max(), np.abs(self.asked).max()
-        return f"{self.name}: misses {missing:.3g} of {asked:.3g}: {', '.join(self.obstacles)}"
+        return f"{self.name}: misses {self.missed:.3g} of {np.abs(self.asked).max():.3g}: {', '.join(self.obstacles)}"
 
 
-def near(one: Array, other: Array, asked: Array) -> bool:
-    """Return whether two values of a task count as equal, relative to what is asked (r)."""
-    return bool(np.abs(one - other).max(initial=0.0) <= MET * max(1.0, float(np.abs(asked).max(initial=0.0))))
+@entry((Matrix, Matrix), (Matrix, Matrix), (Vector, Vector), (Vector, Vector, Vector), float, Spans, written((Matrix,) * 3))
+def compare(
+    motions: tuple[Array, Array],
+    forces: tuple[Array, Array],
+    solution: tuple[Array, Array],
+    answer: tuple[Array, Array, Array],
+    dt: float,
+    spans: Array,
+    out: tuple[Array, Array, Array],
+) -> None:
+    """Fill what a solution and the law's answer achieve of the tasks.
+
+    motions, forces: equations of the tasks on v̇ and on f: (A, rows asked, drift and others); solution: (v̇, f)
+    answer: (v⁺, v, p); spans: of each task, first and last row, whether it is on f (k, 3)
+    out: (rows held, predicted of motions (2, ·), of forces (2, ·);
+        largest |held − predicted|, |asked − held|, |asked − predicted| and |asked| of each task (k, 4))
+    """
+    (v_dot, f), (v_plus, v, p), (of_motions, of_forces, largest) = solution, answer, out
+    for k in range(len(spans)):
+        of_force = spans[k, 2] > 0
+        (A, values), found = forces if of_force else motions, of_forces if of_force else of_motions
+        largest[k, :] = 0.0
+        for i in range(spans[k, 0], spans[k, 1]):
+            held = predicted = values[1, i]
+            for j in range(A.shape[1]):
+                held += A[i, j] * (f[j] if of_force else v_dot[j])
+                predicted += A[i, j] * ((p[j] if of_force else v_plus[j] - v[j]) / dt)
+            found[0, i], found[1, i], asked = held, predicted, values[0, i]
+            far = abs(held - predicted), abs(asked - held), abs(asked - predicted), abs(asked)
+            for c in range(4):
+                largest[k, c] = max(largest[k, c], far[c])
 
 
 class TaskPrediction(Record, frozen=True, dict=True, gc=True):

@@ -6,7 +6,6 @@ for another one of the same structure it takes some microseconds.
 """
 
 from collections.abc import Hashable, Sequence
-from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +16,13 @@ from idyn.library.records import ArrayRecord, Indices, Matrix, Spans, Vector, wr
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, fill
 from idyn.solvers.pool import Pool, vector
+from idyn.tasks.centre import fill_centre
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.frames import body_motion, fill_frame, fill_joints
 from idyn.tasks.held import OPEN, STICK
 from idyn.tasks.limits import Limits
-from idyn.tasks.motion import MotionTask
-from idyn.tasks.read import Read, checked_target, roots_of
+from idyn.tasks.motion import CENTRE, JOINTS, LOCAL, PYTHON, MotionTask
+from idyn.tasks.read import Read, checked_target, gains, roots_of
 from idyn.tasks.stack import TaskLimits, TaskStack
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
@@ -38,12 +38,9 @@ EXTRA = 16
 POOL = 6
 """Numbers in the pool per square of the number of coordinates and equations."""
 
-PYTHON, JOINTS, WORLD, LOCAL = range(4)
-"""Kinds of motion tasks: filled by Python, on joints, on a frame in world axes, in its own axes."""
-
 KIND, JOINT, FIRST, COUNT, WHICH, ROOTS, GAINS, TARGETS = range(8)
 """Columns of `Plan.table`: kind, joint of the frame, first row, number of rows, beginning of `which`, weights, gains, targets.
-The four targets of frames or three of joints follow, −1 for absent ones."""
+The four targets of frames or three of others follow, −1 for absent ones."""
 
 
 class Layout(NamedTuple):
@@ -79,9 +76,11 @@ class Plan(ArrayRecord):
     modes: Indices  # intended kinds of the contact modes, −1: stick if the contact touches (n)
     offsets: Matrix  # axes and origin of each task's frame in its joint frame (k, 12)
     numbers: Vector  # of all motion tasks
+    gravity: Vector  # [m/s²] (3)
     velocities: Matrix  # of the bodies, see `body_motion` (njoints, 6)
     biases: Matrix
     pool: Pool  # memory of `idyn.tasks.nearest`
+    spans: Spans  # of each task, first and last row, whether it is on forces (k, 3)
     ends: Indices  # of the rows of each level: of motions, of forces
     ends_of_forces: Indices
     # limits
@@ -113,7 +112,7 @@ class Plan(ArrayRecord):
                 offsets.append(np.zeros(12))
                 continue
             place = task.place(robot)
-            row[KIND], row[JOINT] = (LOCAL if place.local else WORLD) if place.joint >= 0 else JOINTS, place.joint
+            row[KIND], row[JOINT] = place.kind, place.joint
             row.append(at)
             at += place.gains
             for name, size in task.targets(count).items():
@@ -125,8 +124,10 @@ class Plan(ArrayRecord):
             which += place.which.tolist()
         self.put(table=np.array(table, np.int64).reshape(-1, 11), which=np.array(which, np.int64), numbers=np.zeros(at))
         self.put(offsets=np.array(offsets).reshape(-1, 12), ends=self.layout.ends[0], ends_of_forces=self.layout.ends[1])
+        spans = [(*span, isinstance(task, ContactTask)) for task, span in zip(tasks, self.layout.spans, strict=True)]
+        self.put(spans=np.array(spans, np.int64).reshape(-1, 3))
         bodies, na = len(robot.tree.parents), robot.na
-        self.put(velocities=np.zeros((bodies, 6)), biases=np.zeros((bodies, 6)))
+        self.put(velocities=np.zeros((bodies, 6)), biases=np.zeros((bodies, 6)), gravity=robot.bodies.gravity)
         self.put(slowest=np.zeros(na), fastest=np.zeros(na), reach=np.zeros(n), least=np.zeros(1))
         size = na + 3 * n + self.layout.counts[0] + self.layout.counts[1] + len(robot.closures.keys) * 6 + EXTRA
         self.put(modes=np.zeros(n, np.int64), pool=Pool(POOL * size * size, POOL * size))
@@ -149,36 +150,41 @@ def corners_of(law: Law) -> Array:
 
 
 class Stacked(NamedTuple):
-    """A stack with its plan: its tasks when it was read, tasks in order of their levels, and arrays of their numbers, see
-    `Read`."""
+    """Tasks in order of their levels, with their plan, and arrays of the numbers of motion tasks, see `Read`."""
 
-    stack: TaskStack
-    given: tuple[MotionTask | ContactTask, ...]
-    contacts: int
     tasks: list[MotionTask | ContactTask]
+    contacts: int
     plan: Plan
     read: Read
 
-    def still(self, stack: TaskStack, contacts: int) -> bool:
-        """Return whether a stack is this one, with the same tasks and number of contacts."""
-        same = stack is self.stack and contacts == self.contacts and len(stack.tasks) == len(self.given)
-        return same and all(map(is_, stack.tasks, self.given))
+    def still(self, robot: Robot, tasks: list[MotionTask | ContactTask], contacts: int) -> bool:
+        """Return whether the motion tasks are the same objects and contact tasks, which Python reads in every tick, have the
+        same equations, for the same number of contacts."""
+        if contacts != self.contacts or len(tasks) != len(self.tasks):
+            return False
+        for one, other in zip(tasks, self.tasks, strict=True):
+            if one is not other and not (isinstance(one, ContactTask) and isinstance(other, ContactTask)):
+                return False
+            if one is not other and (one.level, one.count(robot)) != (other.level, other.count(robot)):
+                return False
+        return True
 
 
-def stacked(robot: Robot, stack: TaskStack, contacts: int) -> Stacked:
-    """Return a stack with its plan, and the numbers of its tasks in the plan. contacts: their number. Raises InputError."""
-    found = robot.scratch.get("stack")
-    if not isinstance(found, Stacked) or not found.still(stack, contacts):
-        found = _stacked(robot, stack, contacts)
+def stacked(robot: Robot, stack: TaskStack, contacts: int) -> tuple[list[MotionTask | ContactTask], Plan]:
+    """Return the tasks in order of their levels, and their plan with their numbers. contacts: their number. Raises
+    InputError."""
+    found, tasks = robot.scratch.get("stack"), sorted(stack.tasks, key=_level)
+    if not isinstance(found, Stacked) or not found.still(robot, tasks, contacts):
+        found = _stacked(robot, tasks, contacts)
         if found.read.lasting:
             robot.scratch["stack"] = found
     if found.read.arrays:
         np.concatenate(found.read.arrays, out=found.plan.own["numbers"])
-    return found
+    return tasks, found.plan
 
 
-def _stacked(robot: Robot, stack: TaskStack, contacts: int) -> Stacked:
-    tasks, read = sorted(stack.tasks, key=_level), Read()
+def _stacked(robot: Robot, tasks: list[MotionTask | ContactTask], contacts: int) -> Stacked:
+    read = Read()
     structures = [task.structure(robot) if isinstance(task, MotionTask) else None for task in tasks]
     kinds = [(type(task), task.level, of or task.count(robot)) for task, of in zip(tasks, structures, strict=True)]
     plans = robot.scratch.setdefault("plans", {})
@@ -194,13 +200,14 @@ def _stacked(robot: Robot, stack: TaskStack, contacts: int) -> Stacked:
             read.add(roots_of(task.weight, last - first), type(task.weight) is float)
             if structure is not None:
                 task.read(last - first, read)
-    return Stacked(stack, tuple(stack.tasks), contacts, tasks, plan, read)
+    return Stacked(tasks, contacts, plan, read)
 
 
-def refuse(at: Stacked, number: int) -> None:
+def refuse(tasks: Sequence[MotionTask | ContactTask], plan: Plan, number: int) -> None:
     """Raise InputError for the motion task of this number, whose numbers a kernel has refused."""
-    task = [task for task in at.tasks if isinstance(task, MotionTask)][number]
-    first, last = at.plan.layout.spans[at.tasks.index(task)]
+    pairs = zip(tasks, plan.layout.spans, strict=True)
+    task, (first, last) = [(task, span) for task, span in pairs if isinstance(task, MotionTask)][number]
+    gains(task.stiffness, task.damping, task.components(last - first))
     for name, size in task.targets(last - first).items():
         if (given := getattr(task, name)) is not None:
             checked_target(name, given, size)
@@ -234,17 +241,22 @@ def begin(d: Dynamics, plan: Plan, motion: tuple[Array, ...], out: tuple[Array, 
             continue
         which = plan.which[row[WHICH] : row[WHICH] + count]
         at, rows, asked, drift, sound = row[TARGETS:], A[first:last], values[0, first:last], values[1, first:last], True
-        sizes = (count, count, count, 0) if kind == JOINTS else (3, 9, 6, 6)
+        sizes = (count, count, count, 0) if kind == JOINTS else (3, 3, 3, 0) if kind == CENTRE else (3, 9, 6, 6)
         one = plan.numbers[at[0] : at[0] + sizes[0]] if at[0] >= 0 else none
         two = plan.numbers[at[1] : at[1] + sizes[1]] if at[1] >= 0 else none
         three = plan.numbers[at[2] : at[2] + sizes[2]] if at[2] >= 0 else none
         four = plan.numbers[at[3] : at[3] + sizes[3]] if at[3] >= 0 else none
-        gains = plan.numbers[row[GAINS] : row[GAINS] + (2 * count if kind == JOINTS else 12)]
+        gains = plan.numbers[row[GAINS] : row[GAINS] + (2 * count if kind == JOINTS else 6 if kind == CENTRE else 12)]
         if kind == JOINTS:
             sound = fill_joints((angles, g.v), (which, g.model.a), (gains, one, two, three), (rows, asked))
+        elif kind == CENTRE:
+            terms = g.M, g.own_h, g.v, placements[1], plan.gravity, origin
+            sound = fill_centre(terms, (gains, which), (one, two, three), (rows, asked, drift))
         else:
             task, local = (plan.offsets[k], gains, which), kind == LOCAL
             sound = fill_frame(bodies, task, (one, two, three, four), (rows, asked, drift), row[JOINT], local)
+        for i in range(len(gains)):
+            sound = sound and 0.0 <= gains[i] < np.inf
         if not sound:
             return k
     return -1

@@ -25,7 +25,7 @@ from idyn.tasks.limits import Answer, count_limits, fill_slacks, of_forces
 from idyn.tasks.nearest import APART, FEASIBLE, Pair
 from idyn.tasks.outcomes import TaskPrediction
 from idyn.tasks.plan import Plan, limits_of
-from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem, outcomes_of, predicted_value, slides
+from idyn.tasks.problem import SAME_DIRECTION, Solution, TaskProblem, outcomes_of, slides
 from idyn.tasks.stack import MODES, TaskStack
 from idyn.terms.dynamics import NOTHING, checked, evaluate, fill_dynamics
 from idyn.terms.inputs import LARGEST_FORCE
@@ -284,8 +284,8 @@ def _cost(problem: TaskProblem, each: Pass) -> tuple[float, ...]:
     """Return what passes are compared by: whether the requested law is not certified, whether torques are beyond their limits
     (then the motion is another one), then the errors level by level."""
     costs = dict.fromkeys(problem.levels, 0.0)
-    for asked in problem.asked:
-        error = asked.rows.asked - predicted_value(asked, each.answer, problem.state.v)
-        weighted = asked.rows.roots * error
+    values, _ = problem.compare(each.solution, each.answer, problem.state.v)
+    for asked, (first, last) in zip(problem.asked, problem.plan.layout.spans, strict=True):
+        weighted = asked.rows.roots * (asked.rows.asked - values[asked.of_force][1, first:last])
         costs[asked.task.level] += float(weighted @ weighted)
     return (float(not each.answer.status.ok), float(each.answer.torque_excess > 0.0), *costs.values())

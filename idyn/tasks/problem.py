@@ -6,6 +6,7 @@ their rows; those with a large share are named.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from idyn.tasks.held import OPEN, SLIDE, STICK
 from idyn.tasks.modes import distance_bounds, name_of, opposing
 from idyn.tasks.motion import MotionTask, Rows, TaskMotion
 from idyn.tasks.nearest import Pair, fill_rows_of, solve_tasks
-from idyn.tasks.outcomes import MET, TaskOutcome, near
+from idyn.tasks.outcomes import MET, TaskOutcome, compare
 from idyn.tasks.plan import EXTRA, Plan, begin, refuse, stacked
 from idyn.tasks.read import roots_of
 from idyn.tasks.stack import TaskStack
@@ -72,8 +73,8 @@ class TaskProblem:
 
     def __init__(self, robot: Robot, state: Kinematics, contacts: ContactSet, stack: TaskStack, law: Law, d: Dynamics) -> None:
         self.robot, self.state, self.contacts, self.law, self.dynamics = robot, state, contacts, law, d
-        self._at, n, q, v = stacked(robot, stack, len(contacts)), len(contacts), state.q, state.v
-        self.plan = plan = self._at.plan
+        (self._tasks, plan), n, q, v = stacked(robot, stack, len(contacts)), len(contacts), state.q, state.v
+        self.plan = plan
         plan.limit(robot, law, stack.limits)
         (motions, pushes), self.modes = plan.layout.counts, np.empty(n, np.int64)
         self._motion = np.zeros((motions, robot.nv)), np.zeros((3, motions))
@@ -86,7 +87,7 @@ class TaskProblem:
         stack.fill_kinds(contacts, plan.own["modes"])
         malformed = begin(d, plan, given, out)
         if malformed >= 0:
-            refuse(self._at, malformed)
+            refuse(self._tasks, plan, malformed)
         if plan.filled or pushes:
             self._fill(TaskMotion(robot, q, v))
         self.apart = distance_bounds(robot, state, d.given.dt, stack.limits)
@@ -104,7 +105,7 @@ class TaskProblem:
     def asked(self) -> list[Asked]:
         """Tasks with their equations, in order of their levels."""
         found = []
-        for task, (first, last) in zip(self._at.tasks, self.plan.layout.spans, strict=True):
+        for task, (first, last) in zip(self._tasks, self.plan.layout.spans, strict=True):
             of_force = isinstance(task, ContactTask)
             A, values = self._forces if of_force else self._motion
             found.append(Asked(task, Rows(A[first:last], *values[:, first:last]), of_force))
@@ -151,6 +152,15 @@ class TaskProblem:
             self._forces,
             (self.apart.rows, self.apart.least),
         )
+
+    def compare(self, solution: Solution, answer: Prediction, v: Array) -> tuple[tuple[Array, Array], Array]:
+        """Return what a solution and the law's answer achieve, and how far that is from what is asked, see `compare`. v: of the
+        state (nv)"""
+        (A, values), (F, forces), spans = self._motion, self._forces, self.plan.own["spans"]
+        out = np.empty((2, len(A))), np.empty((2, len(F))), np.empty((len(spans), 4))
+        achieved = (solution.motion, solution.force), (answer.v_plus, v, answer.p)
+        compare((A, values), (F, forces), *achieved, answer.dt, spans, out)
+        return out[:2], out[2]
 
     def name(self, number: int) -> str:
         """Return the name of a limit."""
@@ -211,31 +221,23 @@ def outcomes_of(
     v: velocity of the state (nv); differences: returns contacts whose predicted modes differ, in words
     again: returns the problem of this tick anew
     """
-    outcomes, asked = [], problem.asked
-    for k, (task, rows, of_force) in enumerate(asked):
-        quantity = solution.force if of_force else solution.motion
-        held = rows.A @ quantity + rows.drift
-
-        def obstacles(k: int = k) -> tuple[str, ...]:
-            return _obstacles(again(), solution, k)
-
-        predicted = predicted_value(asked[k], answer, v)
-        changed = differences() if not near(held, predicted, rows.asked) else ()
+    outcomes, (values, largest) = [], problem.compare(solution, answer, v)
+    sizes = zip(problem.asked, largest.tolist(), strict=True)
+    for k, ((task, rows, of_force), (unlike, off, missed, size)) in enumerate(sizes):
+        first, last = problem.plan.layout.spans[k]
+        held, predicted = values[of_force][:, first:last]
+        changed = differences() if not unlike <= MET * max(1.0, size) else ()
         if not answer.status.ok:
             changed = (f"the law has no certified solution ({answer.status})", *changed)
-        outcomes.append(TaskOutcome(task.label(), task.level, rows.asked, predicted, held, changed, obstacles))
+        reached, obstacles = off <= MET * max(1.0, size), partial(_obstacles, again, solution, k)
+        label, level = task.label(), task.level
+        outcomes.append(TaskOutcome(label, level, rows.asked, predicted, held, missed, reached, changed, obstacles))
     return tuple(outcomes)
 
 
-def predicted_value(asked: Asked, answer: Prediction, v: Array) -> Array:
-    """Return what the contact law predicts for the rows of a task (r)."""
-    quantity = answer.p / answer.dt if asked.of_force else (answer.v_plus - v) / answer.dt
-    value: Array = asked.rows.A @ quantity + asked.rows.drift
-    return value
-
-
-def _obstacles(problem: TaskProblem, solution: Solution, k: int) -> tuple[str, ...]:
+def _obstacles(again: Callable[[], TaskProblem], solution: Solution, k: int) -> tuple[str, ...]:
     """Return what prevents task k, by decreasing influence."""
+    problem = again()
     asked, nv, n3 = problem.asked[k], problem.robot.nv, 3 * len(solution.kinds)
     (A, wanted, drift, roots), value = asked.rows, solution.force if asked.of_force else solution.motion
     gradient = A.T @ (roots**2 * (A @ value + drift - wanted))

@@ -234,7 +234,7 @@ def _controlled(
     """Return the sections of controller and experiment, and whether the robot walks. height: of the hips [m]"""
     stiffness = robot.weight * height
     if len(feet) == 2 and all(len(foot.limb.joints) >= FREEDOMS for foot in feet):
-        half = min(float(sole.half.min()) for sole in soles_of(robot, standing(robot, pose.angles)))
+        half = min(min(sole.half) for sole in soles_of(robot, standing(robot, pose.angles)))
         own = two_legs_section(stiffness, height, min(MARGIN, SHARE * half), walks=not stand)
         duration = 10.0 if stand else way_on_two_legs(height)[1] + STANDING
         return [own, experiment_section(mujoco=mujoco, switches=True, law="cone", duration=duration)], not stand

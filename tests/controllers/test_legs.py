@@ -26,7 +26,7 @@ from controllers.planners.mpc import MpcPlanner, MpcSettings
 from controllers.planners.path import PathSettings
 from controllers.planners.rigid_body import Body, Horizon, Weights, planned_motion
 from controllers.planners.two_legs.feet import Pose, Span, Swing, feet_of, nearest_inside, planned_dcm
-from controllers.planners.two_legs.steps import Steps, StepSettings, abreast, next_step, within_reach
+from controllers.planners.two_legs.steps import Steps, StepSettings, Velocity, abreast, next_step, within_reach
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.kinematics import close_chains, contact_places
 from idyn import ConfigError, Flat, InputError, Robot, contacts_of_places, load_robot
@@ -43,12 +43,8 @@ G, T, N = 9.81, 0.03, 6
 HIPS = np.array([[0.2, 0.15, 0.0], [0.2, -0.15, 0.0], [-0.2, 0.15, 0.0], [-0.2, -0.15, 0.0]])
 BODY = Body(14.0, np.array([[0.11, 0.002, 0.0], [0.002, 0.25, 0.01], [0.0, 0.01, 0.3]]))
 WEIGHTS = Weights(np.array([10.0, 10.0, 5.0, 20.0, 20.0, 100.0, 0.1, 0.1, 0.3, 10.0, 10.0, 5.0]), 1e-4, 0.5, 250.0)
-OMEGA = 3.6
-SPANS = (
-    Span(0.2, np.array([0.0, 0.1]), np.array([0.1, -0.1])),
-    Span(0.5, np.array([0.1, -0.1]), np.array([0.1, -0.1])),
-    Span(0.3, np.array([0.1, -0.1]), np.array([0.3, 0.1])),
-)
+OMEGA, STILL = 3.6, Velocity(0j, 0.0)
+SPANS = (Span(0.2, 0.1j, 0.1 - 0.1j), Span(0.5, 0.1 - 0.1j, 0.1 - 0.1j), Span(0.3, 0.1 - 0.1j, 0.3 + 0.1j))
 
 
 class Rig:
@@ -384,7 +380,7 @@ def test_the_planned_dcm_ends_above_the_last_centre_of_pressure() -> None:
         def slope(t: float, x: np.ndarray, span: Span = span) -> np.ndarray:
             return OMEGA * (x - span.start - (span.end - span.start) * t / span.duration)
 
-        dcm = solve_ivp(slope, (0.0, span.duration), dcm, rtol=1e-10, atol=1e-12).y[:, -1]
+        dcm = solve_ivp(slope, (0.0, span.duration), [dcm], rtol=1e-10, atol=1e-12).y[0, -1]
     assert np.allclose(dcm, SPANS[-1].end, atol=1e-7)
 
 
@@ -392,7 +388,8 @@ def test_the_planned_dcm_ends_above_the_last_centre_of_pressure() -> None:
 def test_the_nearest_point_of_a_polygon(seed: int) -> None:
     rng = np.random.default_rng(seed)
     corners, point = rng.normal(size=(8, 2)), 3.0 * rng.normal(size=2)
-    found = nearest_inside(point, corners)
+    nearest = nearest_inside(complex(*point), [complex(*corner) for corner in corners])
+    found = np.array([nearest.real, nearest.imag])
     weights = rng.dirichlet(np.full(8, 0.3), size=20000)
     inside = np.concatenate([weights @ corners, corners])
     # the obtuse angle at the nearest point: (point − found) · (x − found) ≤ 0 for all x inside
@@ -401,32 +398,32 @@ def test_the_nearest_point_of_a_polygon(seed: int) -> None:
 
 
 def test_a_point_inside_and_degenerate_polygons_stay() -> None:
-    square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-    assert np.array_equal(nearest_inside(np.array([0.3, 0.6]), square), [0.3, 0.6])
-    assert np.array_equal(nearest_inside(np.array([2.0, 0.5]), square[:1]), [0.0, 0.0])
-    assert np.allclose(nearest_inside(np.array([0.4, 2.0]), square[:2]), [0.4, 0.0])
+    square = [0j, 1 + 0j, 1 + 1j, 1j]
+    assert nearest_inside(0.3 + 0.6j, square) == 0.3 + 0.6j
+    assert nearest_inside(2.0 + 0.5j, square[:1]) == 0.0
+    assert nearest_inside(0.4 + 2.0j, square[:2]) == pytest.approx(0.4)
 
 
 @every("velocity", [(0.3, 0.0, 0.0), (0.0, 0.1, 0.0), (0.2, -0.05, 0.4)])
 def test_footsteps_move_at_the_commanded_velocity(velocity: tuple[float, float, float]) -> None:
-    period, width, feet = 0.5, 0.2, [Pose(np.array([0.0, y, 0.0]), 0.0) for y in (0.1, -0.1)]
+    period, width, feet = 0.5, 0.2, [Pose(0.1j, 0.0, 0.0), Pose(-0.1j, 0.0, 0.0)]
     middles = []
     for k in range(40):
         foot = k % 2
-        feet[foot] = next_step(feet[1 - foot], foot, np.array(velocity), width, period)
-        middles.append(0.5 * (feet[0].position + feet[1].position)[:2])
+        feet[foot] = next_step(feet[1 - foot], foot, Velocity(complex(*velocity[:2]), velocity[2]), width, period)
+        middles.append(0.5 * (feet[0].place + feet[1].place))
     headings = 0.5 * (feet[0].yaw + feet[1].yaw)
     assert headings == pytest.approx(velocity[2] * 39.5 * period)
-    speed = np.linalg.norm(np.array(middles[2:]) - middles[:-2], axis=1) / (2 * period)
+    speed = np.abs(np.array(middles[2:]) - middles[:-2]) / (2 * period)
     assert np.allclose(speed, np.hypot(*velocity[:2]), rtol=0.03)
 
 
 def test_steps_stay_within_reach() -> None:
-    stands, limits = Pose(np.array([1.0, 2.0, 0.0]), 0.5 * np.pi), StepSettings(longest=0.3, narrowest=0.8, widest=1.5)
-    place = within_reach(Pose(np.array([1.4, 2.9, 0.0]), 0.0), stands, 0, 0.2, limits)
+    stands, limits = Pose(1.0 + 2.0j, 0.0, 0.5 * np.pi), StepSettings(longest=0.3, narrowest=0.8, widest=1.5)
+    place = within_reach(Pose(1.4 + 2.9j, 0.0, 0.0), stands, 0, 0.2, limits)
     # ahead is +y, left is −x: the left foot crossed the right one by 0.4 m
-    assert np.allclose(place.position, [1.0 - 0.16, 2.3, 0.0])
-    assert abreast((next_step(stands, 0, np.zeros(3), 0.2, 0.7), stands), 0.2) < 1e-12
+    assert place.place == pytest.approx(1.0 - 0.16 + 2.3j)
+    assert abreast((next_step(stands, 0, STILL, 0.2, 0.7), stands), 0.2) < 1e-12
 
 
 def test_a_swing_is_smooth_when_its_goal_moves() -> None:
@@ -451,7 +448,7 @@ def test_feet_of_g1_are_whole_soles_and_others_have_none() -> None:
     assert (left.frame, right.frame) == ("left_ankle_roll_link", "right_ankle_roll_link")
     assert left.flat
     assert np.allclose(left.half, [0.085, 0.0275])
-    assert left.pose(robot, stance).position[2] == pytest.approx(0.0, abs=1e-9)
+    assert left.pose(robot.frames.placement(left.frame, stance)).height == pytest.approx(0.0, abs=1e-9)
     quadruped, stands = load_robot("quadruped")
     with pytest.raises(ConfigError, match="two links"):
         feet_of(quadruped, stands)
@@ -468,17 +465,17 @@ def test_point_feet_are_spheres_on_the_ground() -> None:
     assert not left.flat
     q = stance.copy()
     q[robot.tree.q_index] += 0.3  # the lower legs tilt
-    centre, place = robot.frames.placement("FL_FOOT", q).translation, left.pose(robot, q).position
-    assert np.allclose(place, centre - [0.0, 0.0, 0.016])
-    corners = left.corners(left.pose(robot, q), 0.01)
-    assert np.allclose(corners, place[:2])
+    placed = robot.frames.placed("FL_FOOT", robot.terms(q, np.zeros(robot.nv)))
+    pose, centre = left.pose(placed), robot.frames.placement("FL_FOOT", q).translation
+    assert np.allclose(pose.four()[:3], centre - [0.0, 0.0, 0.016])
+    assert np.allclose(left.corners(pose, 0.01), pose.place)
 
 
 def point_feet(period: float = 0.25) -> Steps:
     """Return steps of point feet 0.1 m apart, that stand."""
     settings = StepSettings(period=period, double_support=0.1, longest=0.3, narrowest=0.4, widest=3.0)
-    steps = Steps(settings, 0.1, OMEGA, False, np.zeros(2))
-    steps.reset((Pose(np.array([0.0, 0.05, 0.0]), 0.0), Pose(np.array([0.0, -0.05, 0.0]), 0.0)))
+    steps = Steps(settings, 0.1, OMEGA, False, 0j)
+    steps.reset((Pose(0.05j, 0.0, 0.0), Pose(-0.05j, 0.0, 0.0)))
     return steps
 
 
@@ -487,8 +484,8 @@ def test_point_feet_that_land_early_keep_the_time_of_the_plan() -> None:
     for k in range(400):
         feet, before = (steps.planted[0], steps.planted[1]), steps.swinging
         early = steps.swing is not None and steps.swing.x[2] < 0.002
-        steps.advance(k * dt, np.zeros(3), feet, early)
-        steps.reference(k * dt, np.zeros(3), steps.middle)
+        steps.advance(k * dt, STILL, feet, early)
+        steps.reference(k * dt, STILL, steps.middle)
         if before is None and steps.swinging is not None:
             lifts.append(k * dt)
     assert len(lifts) > 5
@@ -497,17 +494,16 @@ def test_point_feet_that_land_early_keep_the_time_of_the_plan() -> None:
 
 @every("bias", first_is_fast([-0.003, 0.003]))
 def test_point_feet_walk_at_the_commanded_speed_though_the_centre_of_pressure_is_off(bias: float) -> None:
-    steps, dt, velocity, at = point_feet(), 0.005, np.array([0.2, 0.0, 0.0]), {}
-    dcm = np.zeros(2)
+    steps, dt, dcm, at = point_feet(), 0.005, 0j, {}
     for k in range(4000):
         t, feet = k * dt, [steps.planted[0], steps.planted[1]]
         if steps.swinging is not None and steps.swing is not None:
             x = steps.swing.x
-            feet[steps.swinging] = Pose(x[:3], float(x[3]))
-        steps.advance(t, velocity, (feet[0], feet[1]), False)
-        p, _ = steps.reference(t, velocity + steps.correction, dcm)
-        dcm = dcm + dt * OMEGA * (dcm - p - [bias, 0.0])  # ξ̇ = ω (ξ − p)
-        at[k] = steps.middle[0]
+            feet[steps.swinging] = Pose(complex(*x[:2]), float(x[2]), float(x[3]))
+        steps.advance(t, Velocity(0.2, 0.0), (feet[0], feet[1]), False)
+        p, _ = steps.reference(t, Velocity(0.2 + steps.correction, 0.0), dcm)
+        dcm += dt * OMEGA * (dcm - p - bias)  # ξ̇ = ω (ξ − p)
+        at[k] = steps.middle.real
     assert (at[3999] - at[1999]) / (2000 * dt) == pytest.approx(0.2, rel=0.05)
 
 

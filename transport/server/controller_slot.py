@@ -115,8 +115,7 @@ def tick_message(robot: Robot, decision: Decision | None) -> Tick:
 
 
 def _task(outcome: TaskOutcome) -> wire.TaskReport:
-    missing = float(np.abs(outcome.missing).max(initial=0.0))
-    return wire.TaskReport(name=outcome.name, level=outcome.level, met=outcome.met, missing=missing)
+    return wire.TaskReport(name=outcome.name, level=outcome.level, met=outcome.met, missing=outcome.missed)
 
 
 def _contact_forces(prediction: Prediction) -> list[wire.ContactForce]:

@@ -1,5 +1,7 @@
 """The two feet of a robot: frames, soles, where they are, the path of a swing; and the divergent component of motion.
 
+Points and vectors of the plane are complex numbers x + i y: the product with e^{iθ} turns by θ.
+
 The DCM ξ (capture point) of a linear inverted pendulum in the plane, with its centre of mass c at the height h:
 
     ξ = c + ċ/ω,   ω = √(g/h),   ξ̇ = ω (ξ − p),   c̈ = ω² (c − p)      p: centre of pressure
@@ -9,13 +11,15 @@ While p moves at a constant rate ṗ for the duration D,
 so that a plan of p gives ξ by recursion from its end, where the errors vanish [Englsberger].
 """
 
+from cmath import rect
 from collections.abc import Sequence
-from math import exp
+from math import atan2, exp, inf
 from typing import NamedTuple
 
 import numpy as np
 
 from idyn.errors import ConfigError
+from idyn.model.frames import Placement
 from idyn.model.robot import Robot
 from idyn.types import Array
 
@@ -23,10 +27,15 @@ FLAT = 1e-3  # soles that are smaller than this are points [m]
 
 
 class Pose(NamedTuple):
-    """Pose of a sole on level ground: its centre in the world [m] (3), its heading [rad]."""
+    """Pose of a sole on level ground: its centre in the world, in the plane and its height [m]; its heading [rad]."""
 
-    position: Array
+    place: complex
+    height: float
     yaw: float
+
+    def four(self) -> Array:
+        """Return position and heading (4)."""
+        return np.array([self.place.real, self.place.imag, self.height, self.yaw])
 
 
 class Foot(NamedTuple):
@@ -37,24 +46,24 @@ class Foot(NamedTuple):
     centre: Array  # of its contact spheres in the frame [m] (3)
     radius: float  # of these spheres, by which the ground is lower [m]
     level: Array  # attitude of the frame on level ground with heading 0 (3, 3)
-    half: Array  # half length and half width of the sole [m] (2), 0 for point feet
+    half: tuple[float, float]  # half length and half width of the sole [m], 0 for point feet
 
     @property
     def flat(self) -> bool:
         """Whether the foot has a sole, so that its attitude is fixed while it stands."""
-        return bool(self.half.min() > FLAT)
+        return min(self.half) > FLAT
 
-    def pose(self, robot: Robot, q: Array) -> Pose:
-        """Return where the sole is in a configuration (nq)."""
-        placed = robot.frames.placement(self.frame, q)
-        turn = placed.rotation @ self.level.T
-        centre = placed.translation + placed.rotation @ self.centre
-        return Pose(centre - [0.0, 0.0, self.radius], float(np.arctan2(turn[1, 0], turn[0, 0])))
+    def pose(self, placed: Placement) -> Pose:
+        """Return where the sole is, for its frame's pose."""
+        x, y, z = (placed.translation + placed.rotation @ self.centre).tolist()
+        c, s = (placed.rotation[:2] @ self.level[0]).tolist()
+        return Pose(complex(x, y), z - self.radius, atan2(s, c))
 
-    def corners(self, pose: Pose, margin: float) -> Array:
-        """Return the corners of the sole in the plane, moved inwards by a margin [m] (4, 2)."""
-        x, y = np.maximum(self.half - margin, 0.0)
-        return pose.position[:2] + np.array([[x, y], [x, -y], [-x, -y], [-x, y]]) @ turned(pose.yaw).T
+    def corners(self, pose: Pose, margin: float) -> list[complex]:
+        """Return the corners of the sole, moved inwards by a margin [m]."""
+        x, y = (max(half - margin, 0.0) for half in self.half)
+        turn = rect(1.0, pose.yaw)
+        return [pose.place + turn * each for each in (complex(x, y), complex(x, -y), complex(-x, -y), complex(-x, y))]
 
 
 def turned(yaw: float) -> Array:
@@ -98,22 +107,22 @@ def _foot(robot: Robot, stance: Array, frame: str, rows: list[int]) -> tuple[Foo
         centre=placed.rotation.T @ middle,
         radius=float(robot.spheres.radii[rows[0]]),
         level=placed.rotation,
-        half=0.5 * (high - low)[:2],
+        half=(0.5 * float(high[0] - low[0]), 0.5 * float(high[1] - low[1])),
     )
     return foot, float((placed.translation + middle)[1])
 
 
 class Span(NamedTuple):
     """A part of a plan: duration [s], and the centre of pressure at its start and end, between which it moves at a constant
-    rate [m] (2)."""
+    rate [m]."""
 
     duration: float
-    start: Array
-    end: Array
+    start: complex
+    end: complex
 
 
-def planned_dcm(spans: Sequence[Span], omega: float) -> Array:
-    """Return ξ at the beginning of a plan [m] (2) that ends at rest above the last centre of pressure. omega [1/s]"""
+def planned_dcm(spans: Sequence[Span], omega: float) -> complex:
+    """Return ξ at the beginning of a plan [m] that ends at rest above the last centre of pressure. omega [1/s]"""
     dcm = spans[-1].end
     for span in reversed(spans):
         if span.duration > 0.0:
@@ -122,37 +131,35 @@ def planned_dcm(spans: Sequence[Span], omega: float) -> Array:
     return dcm
 
 
-def nearest_inside(point: Array, corners: Array) -> Array:
-    """Return the point of the convex hull of `corners` (n, 2) that is nearest to `point` (2)."""
+def nearest_inside(point: complex, corners: Sequence[complex]) -> complex:
+    """Return the point of the convex hull of `corners` that is nearest to `point`."""
     hull = _hull(corners)
     if len(hull) == 1:
         return hull[0]
-    nearest, least, inside = point, np.inf, len(hull) > 2
-    for a, b in zip(hull, np.roll(hull, -1, axis=0), strict=True):
-        edge, away = b - a, point - a
-        inside = inside and edge[0] * away[1] - edge[1] * away[0] >= 0.0
-        foot = a + min(max(float(edge @ away) / float(edge @ edge), 0.0), 1.0) * edge
-        distance = float((point - foot) @ (point - foot))
+    nearest, least, inside = point, inf, len(hull) > 2
+    for a, b in zip(hull, [*hull[1:], hull[0]], strict=True):
+        edge = b - a
+        way = edge.conjugate() * (point - a)  # products of the two vectors: inner, outer
+        inside = inside and way.imag >= 0.0
+        foot = a + min(max(way.real / abs(edge) ** 2, 0.0), 1.0) * edge
+        distance = abs(point - foot)
         if distance < least:
             nearest, least = foot, distance
     return point if inside else nearest
 
 
-def _hull(points: Array) -> Array:
-    """Return the corners of the convex hull, counterclockwise (k, 2)."""
-    ordered = sorted(set(map(tuple, points.tolist())))
-    chains: list[list[tuple[float, float]]] = []
+def _hull(points: Sequence[complex]) -> list[complex]:
+    """Return the corners of the convex hull, counterclockwise."""
+    ordered = sorted(set(points), key=lambda point: (point.real, point.imag))
+    hull: list[complex] = []
     for way in (ordered, ordered[::-1]):
-        chain: list[tuple[float, float]] = []
+        chain: list[complex] = []
         for p in way:
-            while len(chain) > 1:
-                (ax, ay), (bx, by) = chain[-2:]
-                if not (bx - ax) * (p[1] - ay) - (by - ay) * (p[0] - ax) <= 0.0:  # a turn to the left
-                    break
+            while len(chain) > 1 and ((chain[-1] - chain[-2]).conjugate() * (p - chain[-2])).imag <= 0.0:  # no turn to the left
                 chain.pop()
             chain.append(p)
-        chains.append(chain[:-1])
-    return np.array(chains[0] + chains[1] or ordered)
+        hull += chain[:-1]
+    return hull or ordered
 
 
 SETTLED = 0.06  # time before touchdown from which the target no longer changes [s]
@@ -192,26 +199,23 @@ class Swing:
         self.x, self.v, self.a = x, v, a
 
     def _along(self, t: float) -> tuple[Array, Array, Array]:
-        s, c = t - self._since, self._coefficients
-        powers = s ** np.arange(6.0)
-        k = np.arange(6.0)
-        x = powers @ c
-        v = (k[1:] * powers[:5]) @ c[1:]
-        a = (k[2:] * k[1:5] * powers[:4]) @ c[2:]
+        s = t - self._since
+        s2, s3, s4 = s * s, s * s * s, s * s * s * s
+        powers = [1.0, s, s2, s3, s4, s4 * s]
+        rates = [0.0, 1.0, 2.0 * s, 3.0 * s2, 4.0 * s3, 5.0 * s4], [0.0, 0.0, 2.0, 6.0 * s, 12.0 * s2, 20.0 * s3]
+        x, v, a = np.array([powers, *rates]) @ self._coefficients
         return x, v, a
 
 
 def quintic(x: Array, v: Array, a: Array, goal: Array, duration: float) -> Array:
     """Return the coefficients of 1, s, …, s⁵ from (x, v, a) at s = 0 to rest at `goal` at s = duration (6, n)."""
-    T = duration
-    d, w, b = goal - x - T * v - 0.5 * T * T * a, -v - T * a, -a
-    return np.array(
-        [
-            x,
-            v,
-            0.5 * a,
-            (10.0 * d - 4.0 * T * w + 0.5 * T * T * b) / T**3,
-            (-15.0 * d + 7.0 * T * w - T * T * b) / T**4,
-            (6.0 * d - 3.0 * T * w + 0.5 * T * T * b) / T**5,
-        ]
-    )
+    T, T2, T3 = duration, duration * duration, duration * duration * duration
+    rows = [
+        [1.0, 0.0, 0.0, 0.0],
+        [0.0, 1.0, 0.0, 0.0],
+        [0.0, 0.0, 0.5, 0.0],
+        [0.0, -6.0 / T2, -1.5 / T, 10.0 / T3],
+        [0.0, 8.0 / T3, 1.5 / T2, -15.0 / (T3 * T)],
+        [0.0, -3.0 / (T3 * T), -0.5 / T3, 6.0 / (T3 * T2)],
+    ]
+    return np.array(rows) @ np.array([x, v, a, goal - x])

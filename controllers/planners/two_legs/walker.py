@@ -5,13 +5,13 @@ Each tick
 2. planned centre of pressure p_ref and DCM ξ_ref; landing place from the measured DCM ξ
 3. centre of pressure p = p_ref + (1 + k/ω) (ξ − ξ_ref), inside the soles    `controllers.planners.two_legs.feet`
 4. tasks: acceleration ω² (c − p) of the centre of mass, its height, pose of the swinging foot, attitude of the base, load of
-   the feet, posture; with commanded ones (`.beside`). The contact law decides what forces realise them
+   the feet, posture (`.tasks`); with commanded ones (`beside`). The contact law decides what forces realise them
 
 Point feet are soles of size zero: p rests on the standing foot, landing places alone correct ξ, and no task asks for the motion
 of the centre of mass in the plane.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Any, ClassVar
 
@@ -21,14 +21,14 @@ from msgspec.structs import replace
 from controllers.command import Reference, Schedule, Steering
 from controllers.contact.ground import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory
-from controllers.planners.two_legs.feet import Foot, Pose, Swing, about_z, feet_of, nearest_inside
-from controllers.planners.two_legs.steps import BalanceSettings, Steps, StepSettings
+from controllers.planners.two_legs.feet import Pose, feet_of, nearest_inside
+from controllers.planners.two_legs.steps import BalanceSettings, Steps, StepSettings, Velocity
+from controllers.planners.two_legs.tasks import GaitTasks
 from idyn.errors import ConfigError, InputError
-from idyn.model.frames import Centroidal, logarithm
+from idyn.model.frames import logarithm
 from idyn.model.robot import Robot
-from idyn.tasks import ComTask, ForceTask, FrameTask, PostureTask, TaskStack
-from idyn.tasks.forces import ContactTask
-from idyn.tasks.motion import MotionTask
+from idyn.tasks import FrameTask, PostureTask, TaskStack
+from idyn.tasks.centre import centroid
 from idyn.types import Array, ContactSet, Kinematics, State
 
 Command = tuple[float, float, float, float]
@@ -37,9 +37,7 @@ TICK = 0.01  # step of integration of the commands [s]
 ANKLE = 0.8  # share of the way to the edge of a sole up to which the centre of pressure corrects without the steps
 TOUCHES = 5e-4  # largest gap of a foot that touches [m]
 
-BASE = "root_joint"
-
-SWING, HEIGHT, TRUNK = 900.0, 100.0, 100.0  # stiffness of feet, height and attitude [1/s²], critically damped
+NONE = 0.0, 0.0, 0.0  # velocity of a robot that stands
 
 
 class TwoLegs(Trajectory):
@@ -49,27 +47,28 @@ class TwoLegs(Trajectory):
         """stance: level configuration (nq). Raises ConfigError for other robots."""
         self._robot, self._settings, self._stance = robot, settings, stance
         self._feet = feet_of(robot, stance)
-        poses = self._poses(stance)
-        aside = float(poses[0].position[1] - poses[1].position[1])
-        width = settings.step.width or aside
-        self._ground = float(np.mean([pose.position[2] for pose in poses]))
+        left, right = self._poses(robot.terms(stance, np.zeros(robot.nv)))
+        width = settings.step.width or (left.place - right.place).imag
+        self._ground = 0.5 * (left.height + right.height)
         self._height = float(robot.center_of_mass(stance)[2]) - self._ground - settings.balance.lower
         if not self._height > 0.0:
             raise ConfigError("reference.balance.lower", "expected less than the height of the centre of mass")
         self._omega = float(np.sqrt(robot.weight / (robot.total_mass * self._height)))
         self._flat = all(foot.flat for foot in self._feet)
         balance = settings.balance
-        inner = np.maximum(np.min([foot.half for foot in self._feet], axis=0) - balance.margin, 0.0)
+        half = zip(*(foot.half for foot in self._feet), strict=True)
+        length, side = (max(ANKLE * (min(each) - balance.margin), 0.0) for each in half)
         stands = self._flat and not settings.march
-        self._steps = Steps(settings.step, width, self._omega, stands, ANKLE * inner)
-        self._angles = robot.joint_angles(stance)
+        self._steps = Steps(settings.step, width, self._omega, stands, complex(length, side))
+        self._tasks = GaitTasks(robot, self._feet, self._ground + self._height)
+        self._angles, self._centroid = robot.joint_angles(stance), np.zeros(9)
         self._legs = np.flatnonzero(legs_of(robot))
         self.reset()
 
     def reset(self) -> None:
-        self._velocity, self._t = np.zeros(3), 0.0
-        self._commanded: Array | None = None
-        self._steps.reset(self._poses(self._stance))
+        self._velocity, self._t = [0.0, 0.0, 0.0], 0.0
+        self._commanded: Sequence[float] | None = None
+        self._steps.reset(self._poses(self._robot.terms(self._stance, np.zeros(self._robot.nv))))
 
     def check(self, steering: Steering, tasks: TaskStack | None = None) -> None:
         if steering.gait is not None:
@@ -80,154 +79,78 @@ class TwoLegs(Trajectory):
 
     def steer(self, steering: Steering) -> None:
         if steering.velocity is not None:
-            self._commanded = np.array(steering.velocity, np.float64)
+            self._commanded = np.array(steering.velocity, np.float64).tolist()
 
-    def _poses(self, q: Array) -> tuple[Pose, Pose]:
-        left, right = (foot.pose(self._robot, q) for foot in self._feet)
+    def _poses(self, at: Kinematics) -> tuple[Pose, Pose]:
+        left, right = (foot.pose(self._robot.frames.placed(foot.frame, at)) for foot in self._feet)
         return left, right
 
-    def _wanted(self, t: float) -> Array:
-        """Return the commanded velocity at time t [s] (3)."""
+    def _wanted(self, t: float) -> Sequence[float]:
+        """Return the commanded velocity at time t [s]: forward, left [m/s], turn [rad/s]."""
         if t < self._settings.start:
-            return np.zeros(3)
+            return NONE
         if self._commanded is not None:
             return self._commanded
         ends = self._settings.start
         for lasts, *velocity in self._settings.commands:
             ends += lasts
             if t < ends:
-                return np.array(velocity)
-        return np.zeros(3)
+                return velocity
+        return NONE
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference and its tasks at time t [s], which must not decrease, for the measured state and contacts."""
         robot, settings, steps = self._robot, self._settings, self._steps
         dt, self._t = t - self._t, t
         change = settings.step.acceleration * dt
-        self._velocity = self._velocity + np.clip(self._wanted(t) - self._velocity, -change, change)
+        wanted = zip(self._velocity, self._wanted(t), strict=True)
+        self._velocity = [now + min(max(then - now, -change), change) for now, then in wanted]
+        velocity = Velocity(complex(*self._velocity[:2]), self._velocity[2])
+        at = robot.kinematics(state)
         touching = np.zeros(len(robot.spheres.keys), np.bool_)
         touching[robot.spheres.rows(contacts.keys)[contacts.gaps <= TOUCHES]] = True
         near = [bool(touching[foot.rows].any()) for foot in self._feet]
-        measured = self._poses(state.q)
-        com = robot.frames.centroidal(state.q, state.v)
-        dcm = com.position[:2] + self._speed(com) / self._omega
-        steps.advance(t, self._velocity, measured, steps.swinging is not None and near[steps.swinging])
-        p, planned = steps.reference(t, self._velocity + steps.correction, dcm)
-        p = p + (1.0 + settings.balance.gain / self._omega) * (dcm - planned)
+        measured, (over, speed) = self._poses(at), self._pendulum(at)
+        dcm = over + speed / self._omega
+        steps.advance(t, velocity, measured, steps.swinging is not None and near[steps.swinging])
+        p, planned = steps.reference(t, velocity._replace(plane=velocity.plane + steps.correction), dcm)
+        p += (1.0 + settings.balance.gain / self._omega) * (dcm - planned)
         p = nearest_inside(p, self._support(near))
         stands = np.ones(len(robot.spheres.keys), np.bool_)
         if steps.swinging is not None:
             stands[self._feet[steps.swinging].rows] = False
         posture = self._angles.copy()
-        posture[self._legs] = robot.joint_angles(state.q)[self._legs]
+        posture[self._legs] = robot.joint_angles(at.q)[self._legs]
         zero, schedule = np.zeros(robot.na), Schedule(stance=stands, time_to_switch=np.full(len(stands), np.inf))
-        tasks = self._task_stack(touching, self._omega**2 * (com.position[:2] - p), p)
-        return Reference(q=posture, v=zero, a=zero, schedule=schedule, base=self._velocity.copy(), tasks=tasks)
+        tasks = self._tasks.stack(steps, touching, self._omega**2 * (over - p), p)
+        return Reference(q=posture, v=zero, a=zero, schedule=schedule, base=np.array(self._velocity), tasks=tasks)
 
-    def _task_stack(self, touching: Array, push: Array, pressure: Array) -> TaskStack:
-        """Return the tasks, without the posture.
+    def _pendulum(self, at: Kinematics) -> tuple[complex, complex]:
+        """Return place and velocity of the pendulum [m, m/s].
 
-        touching: which contact places touch (n)
-        push: acceleration of the centre of mass in the plane [m/s²] (2); pressure: centre of pressure [m] (2)
+        On soles, where a task asks for its motion, it moves as the centre of mass; on point feet as a pendulum with the robot's
+        angular momentum about the ground, which swinging legs do not change.
         """
-        flat, steps, (yaw, rate, change) = self._flat, self._steps, self._heading()
-        tasks: list[MotionTask | ContactTask] = [
-            FrameTask(
-                frame=BASE,
-                name="trunk",
-                rotation=about_z(yaw),
-                velocity=[0.0, 0.0, 0.0, 0.0, 0.0, rate],
-                acceleration=[0.0, 0.0, 0.0, 0.0, 0.0, change],
-                stiffness=TRUNK,
-                mask=(False, False, False, True, True, flat or steps.swinging is None),
-                level=1,
-            )
-        ]
-        if touching.any():  # else nothing moves the centre of mass
-            position, acceleration = [0.0, 0.0, self._ground + self._height], [*push, 0.0]
-            stiffness, mask = [0.0, 0.0, HEIGHT], (flat, flat, True)
-            tasks.append(ComTask(position=position, acceleration=acceleration, stiffness=stiffness, mask=mask))
-        for side, foot in enumerate(self._feet):
-            if side == steps.swinging and steps.swing is not None:
-                tasks.append(_swing(foot, steps.swing))
-            elif not touching[foot.rows].any():
-                tasks.append(_landing(foot, steps.planted[side]))
-        return TaskStack(tasks=tasks if steps.swinging is not None else [*tasks, *self._load(touching, pressure)])
+        robot, out = self._robot, self._centroid
+        if robot.weighs_base:
+            centroid(at.M.T, at.v, at.placements[1], out)
+        else:
+            com = robot.frames.centroidal(at.q, at.v)
+            out[:3], out[3:6], out[6:] = com.position, com.velocity, com.angular
+        x, y, _, forward, left, _, about_x, about_y, _ = out.tolist()
+        velocity = complex(forward, left)
+        if not self._flat:
+            velocity += complex(about_y, -about_x) / (robot.total_mass * self._height)
+        return complex(x, y), velocity
 
-    def _load(self, touching: Array, pressure: Array) -> list[ForceTask]:
-        """Return the load of the foot that carries less: its share follows the centre of pressure on the way between their
-        centres.
-
-        The acceleration of the centre of mass fixes the sum of both loads, so that a second task would contradict it.
-        """
-        robot = self._robot
-        one, other = (pose.position[:2] for pose in self._steps.planted)
-        way = other - one
-        share = min(max(float(way @ (pressure - one)) / float(way @ way), 0.0), 1.0)
-        foot, part = (self._feet[1], share) if share < 0.5 else (self._feet[0], 1.0 - share)
-        keys = [robot.spheres.keys[row] for row in foot.rows if touching[row]]
-        return [ForceTask(contacts=keys, normal=part * robot.weight, level=3, name=f"load {foot.frame}")] if keys else []
-
-    def _speed(self, com: Centroidal) -> Array:
-        """Return the velocity of the pendulum [m/s] (2).
-
-        On soles, where a task asks for its motion, it is that of the centre of mass; on point feet that of a pendulum with the
-        robot's angular momentum about the ground, which swinging legs do not change.
-        """
-        if self._flat:
-            return com.velocity[:2]
-        return com.velocity[:2] + com.angular[1::-1] * [1.0, -1.0] / (com.mass * self._height)
-
-    def _support(self, near: list[bool]) -> Array:
-        """Return the corners of the soles that carry the robot (n, 2)."""
+    def _support(self, near: list[bool]) -> list[complex]:
+        """Return the corners of the soles that carry the robot."""
         steps, margin = self._steps, self._settings.balance.margin
         carry = [side != steps.swinging and near[side] for side in (0, 1)]
         if not any(carry):
             carry = [side != steps.swinging for side in (0, 1)]
         soles = zip(self._feet, steps.planted, carry, strict=True)
-        return np.concatenate([foot.corners(pose, margin) for foot, pose, carries in soles if carries])
-
-    def _heading(self) -> tuple[float, float, float]:
-        """Return the heading of the trunk, the mean of those of the feet, with its derivatives."""
-        steps = self._steps
-        if steps.swing is None or steps.swinging is None:
-            return 0.5 * (steps.planted[0].yaw + steps.planted[1].yaw), 0.0, 0.0
-        swing, stands = steps.swing, steps.planted[1 - steps.swinging]
-        return 0.5 * (stands.yaw + float(swing.x[3])), 0.5 * float(swing.v[3]), 0.5 * float(swing.a[3])
-
-
-def _swing(foot: Foot, swing: Swing) -> FrameTask:
-    x, v, a = swing.x, swing.v, swing.a
-    R = about_z(float(x[3])) @ foot.level
-    lever = R @ foot.centre - [0.0, 0.0, foot.radius]  # from the frame to the ground below the foot
-    up, w, dw = np.array([0.0, 0.0, 1.0]), float(v[3]), float(a[3])
-    turning = w * np.cross(up, lever)
-    return FrameTask(
-        frame=foot.frame,
-        name="swing",
-        position=x[:3] - lever,
-        rotation=R if foot.flat else None,
-        velocity=[*(v[:3] - turning), 0.0, 0.0, w],
-        acceleration=[*(a[:3] - dw * np.cross(up, lever) - w * np.cross(up, turning)), 0.0, 0.0, dw],
-        stiffness=SWING,
-    )
-
-
-LOWERING = 0.05  # speed at which a foot that is to stand but does not touch goes down [m/s]
-
-
-def _landing(foot: Foot, planted: Pose) -> FrameTask:
-    """Return the task of a foot that is to stand but does not touch: the sole parallel to the ground, going down."""
-    return FrameTask(
-        frame=foot.frame,
-        name=f"landing {foot.frame}",
-        rotation=about_z(planted.yaw) @ foot.level if foot.flat else None,
-        velocity=[0.0, 0.0, -LOWERING, 0.0, 0.0, 0.0],
-        stiffness=SWING,
-        damping=2.0 * float(np.sqrt(SWING)),
-        mask=(True, True, True, foot.flat, foot.flat, foot.flat),
-        level=2,
-    )
+        return [corner for foot, pose, carries in soles if carries for corner in foot.corners(pose, margin)]
 
 
 LEVEL, LEAST, FARTHEST, USUAL, FAST, LEVER = 4, 1e-3, 1e6, 100.0, 10.0, 0.2

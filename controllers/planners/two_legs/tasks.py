@@ -1,0 +1,134 @@
+"""Tasks of the gait of two legs. They are made once; each tick writes their targets."""
+
+from math import sqrt
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from controllers.planners.two_legs.feet import Foot, Pose, about_z
+from controllers.planners.two_legs.steps import Steps
+from idyn.model.robot import Robot
+from idyn.tasks import ComTask, ForceTask, FrameTask, TaskStack
+from idyn.tasks.forces import ContactTask
+from idyn.tasks.motion import MotionTask
+from idyn.types import Array
+
+BASE = "root_joint"
+
+SWING, HEIGHT, TRUNK = 900.0, 100.0, 100.0  # stiffness of feet, height and attitude [1/s²], critically damped
+LOWERING = 0.05  # speed at which a foot that is to stand but does not touch goes down [m/s]
+
+
+class Aimed(NamedTuple):
+    """A task of a frame, and the targets that a tick writes: the frame's axes as columns (3, 3), its origin [m] (3), velocity
+    and acceleration, linear, then angular (6)."""
+
+    task: FrameTask
+    rotation: Array
+    position: Array
+    velocity: Array
+    acceleration: Array
+
+
+class GaitTasks:
+    """The tasks of a gait. height: of the centre of mass [m]"""
+
+    def __init__(self, robot: Robot, feet: tuple[Foot, Foot], height: float) -> None:
+        self._robot, self._feet, self._flat = robot, feet, all(foot.flat for foot in feet)
+        upright, turns = (False, False, False, True, True, False), (False, False, False, True, True, True)
+        self._trunks = _trunk(upright), _trunk(turns)
+        self._swings, self._landings = [*map(_swing, feet)], [*map(_landing, feet)]
+        self._push, flat, stiffness = np.zeros(3), self._flat, np.array([0.0, 0.0, HEIGHT])
+        gains: dict[str, Any] = {"stiffness": stiffness, "damping": 2.0 * np.sqrt(stiffness)}
+        self._over = ComTask(position=np.array([0.0, 0.0, height]), acceleration=self._push, mask=(flat, flat, True), **gains)
+
+    def stack(self, steps: Steps, touching: Array, push: complex, pressure: complex) -> TaskStack:
+        """Return the tasks of a tick, without the posture.
+
+        touching: which contact places touch (n)
+        push: acceleration of the centre of mass in the plane [m/s²]; pressure: centre of pressure [m]
+        """
+        tasks: list[MotionTask | ContactTask] = [self._trunk(steps)]
+        if touching.any():  # else nothing moves the centre of mass
+            self._push[:2] = push.real, push.imag
+            tasks.append(self._over)
+        for side, foot in enumerate(self._feet):
+            if side == steps.swinging and steps.swing is not None:
+                tasks.append(_follow(self._swings[side], foot, steps.swing.x, steps.swing.v, steps.swing.a))
+            elif not touching[foot.rows].any():
+                self._landings[side].rotation[:] = about_z(steps.planted[side].yaw) @ foot.level
+                tasks.append(self._landings[side].task)
+        return TaskStack(
+            tasks=tasks if steps.swinging is not None else [*tasks, *self._load(steps.planted, touching, pressure)]
+        )
+
+    def _trunk(self, steps: Steps) -> FrameTask:
+        """Return the task of the trunk: upright, with the mean heading of the feet."""
+        aimed, (left, right) = self._trunks[self._flat or steps.swinging is None], steps.planted
+        yaw, rate, change = 0.5 * (left.yaw + right.yaw), 0.0, 0.0
+        if steps.swing is not None and steps.swinging is not None:
+            swing, stands = steps.swing, steps.planted[1 - steps.swinging]
+            yaw, rate, change = 0.5 * (stands.yaw + float(swing.x[3])), 0.5 * float(swing.v[3]), 0.5 * float(swing.a[3])
+        aimed.rotation[:] = about_z(yaw)
+        aimed.velocity[5], aimed.acceleration[5] = rate, change
+        return aimed.task
+
+    def _load(self, planted: list[Pose], touching: Array, pressure: complex) -> list[ForceTask]:
+        """Return the load of the foot that carries less: its share follows the centre of pressure on the way between their
+        centres.
+
+        The acceleration of the centre of mass fixes the sum of both loads, so that a second task would contradict it.
+        """
+        robot, (one, other) = self._robot, (pose.place for pose in planted)
+        share = min(max(((pressure - one) / (other - one)).real, 0.0), 1.0)
+        foot, part = (self._feet[1], share) if share < 0.5 else (self._feet[0], 1.0 - share)
+        keys = [robot.spheres.keys[row] for row in foot.rows.tolist() if touching[row]]
+        return [ForceTask(contacts=keys, normal=part * robot.weight, level=3, name=f"load {foot.frame}")] if keys else []
+
+
+def _trunk(mask: tuple[bool, ...]) -> Aimed:
+    R, velocity, acceleration = np.eye(3), np.zeros(6), np.zeros(6)
+    task = FrameTask(
+        frame=BASE, name="trunk", rotation=R, velocity=velocity, acceleration=acceleration, stiffness=TRUNK, mask=mask, level=1
+    )
+    return Aimed(task, R, np.zeros(3), velocity, acceleration)
+
+
+def _swing(foot: Foot) -> Aimed:
+    R, x, v, a = np.eye(3), np.zeros(3), np.zeros(6), np.zeros(6)
+    rotation = R if foot.flat else None
+    task = FrameTask(frame=foot.frame, name="swing", position=x, rotation=rotation, velocity=v, acceleration=a, stiffness=SWING)
+    return Aimed(task, R, x, v, a)
+
+
+def _landing(foot: Foot) -> Aimed:
+    """Return the task of a foot that is to stand but does not touch: the sole parallel to the ground, going down."""
+    R, velocity, flat = np.eye(3), np.array([0.0, 0.0, -LOWERING, 0.0, 0.0, 0.0]), foot.flat
+    task = FrameTask(
+        frame=foot.frame,
+        name=f"landing {foot.frame}",
+        rotation=R if flat else None,
+        velocity=velocity,
+        stiffness=SWING,
+        damping=2.0 * sqrt(SWING),
+        mask=(True, True, True, flat, flat, flat),
+        level=2,
+    )
+    return Aimed(task, R, np.zeros(3), velocity, np.zeros(6))
+
+
+def _follow(aimed: Aimed, foot: Foot, x: Array, v: Array, a: Array) -> FrameTask:
+    """Write the targets of a swinging foot's frame for position and heading of its sole, with their derivatives (4 each).
+
+    The frame is at x − l, l: the way from it to the ground below the foot, which turns with the sole.
+    """
+    R = about_z(float(x[3])) @ foot.level
+    ahead, left, up = (R @ foot.centre).tolist()
+    l, w, dw = complex(ahead, left), float(v[3]), float(a[3])
+    place = complex(x[0], x[1]) - l
+    speed, change = complex(v[0], v[1]) - 1j * w * l, complex(a[0], a[1]) - (1j * dw - w * w) * l
+    aimed.rotation[:] = R
+    aimed.position[:] = place.real, place.imag, x[2] - (up - foot.radius)
+    aimed.velocity[:] = speed.real, speed.imag, v[2], 0.0, 0.0, w
+    aimed.acceleration[:] = change.real, change.imag, a[2], 0.0, 0.0, dw
+    return aimed.task
