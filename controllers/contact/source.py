@@ -22,10 +22,15 @@ from idyn.types import Array, ContactSet, Kinematics
 
 def with_whole_soles(robot: Robot, touching: Sequence[str]) -> tuple[str, ...]:
     """Return the contacts that touch, with all other contact places of the same links."""
-    places = dict(zip(robot.spheres.keys, robot.description.contact, strict=True))
-    links = {places[key].frame for key in touching if key in places}
-    soles = tuple(key for key, place in places.items() if place.frame in links)
-    return soles + tuple(key for key in touching if key not in places)
+    links = soles_of(robot)
+    touched = {links[key] for key in touching if key in links}
+    soles = tuple(key for key, link in links.items() if link in touched)
+    return soles + tuple(key for key in touching if key not in links)
+
+
+def soles_of(robot: Robot) -> dict[str, str]:
+    """Return the link of each contact place."""
+    return {key: place.frame for key, place in zip(robot.spheres.keys, robot.description.contact, strict=True)}
 
 
 Arrays = tuple[Array, ...]

@@ -73,7 +73,7 @@ def compare(
 
     motions, forces: equations of the tasks on v̇ and on f: (A, rows asked, drift and others); solution: (v̇, f)
     answer: (v⁺, v, p); spans: of each task, first and last row, whether it is on f (k, 3)
-    out: (rows held, predicted of motions (2, ·), of forces (2, ·);
+    out: (rows asked, held, predicted of motions (3, ·), of forces (3, ·);
         largest |held − predicted|, |asked − held|, |asked − predicted| and |asked| of each task (k, 4))
     """
     (v_dot, f), (v_plus, v, p), (of_motions, of_forces, largest) = solution, answer, out
@@ -86,7 +86,7 @@ def compare(
             for j in range(A.shape[1]):
                 held += A[i, j] * (f[j] if of_force else v_dot[j])
                 predicted += A[i, j] * ((p[j] if of_force else v_plus[j] - v[j]) / dt)
-            found[0, i], found[1, i], asked = held, predicted, values[0, i]
+            found[0, i], found[1, i], found[2, i], asked = values[0, i], held, predicted, values[0, i]
             far = abs(held - predicted), abs(asked - held), abs(asked - predicted), abs(asked)
             for c in range(4):
                 largest[k, c] = max(largest[k, c], far[c])

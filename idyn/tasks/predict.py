@@ -284,8 +284,8 @@ def _cost(problem: TaskProblem, each: Pass) -> tuple[float, ...]:
     """Return what passes are compared by: whether the requested law is not certified, whether torques are beyond their limits
     (then the motion is another one), then the errors level by level."""
     costs = dict.fromkeys(problem.levels, 0.0)
-    values, _ = problem.compare(each.solution, each.answer, problem.state.v)
+    achieved, _ = problem.compare(each.solution, each.answer, problem.state.v)
     for asked, (first, last) in zip(problem.asked, problem.plan.layout.spans, strict=True):
-        weighted = asked.rows.roots * (asked.rows.asked - values[asked.of_force][1, first:last])
+        weighted = asked.rows.roots * (asked.rows.asked - achieved[asked.of_force][2, first:last])
         costs[asked.task.level] += float(weighted @ weighted)
     return (float(not each.answer.status.ok), float(each.answer.torque_excess > 0.0), *costs.values())

@@ -68,12 +68,12 @@ class Solution(NamedTuple):
 class TaskProblem:
     """The tasks at one state, with contacts, dynamics and limits.
 
-    plan: of the stack; modes: intended kinds of the contact modes (n)
+    tasks: in order of their levels; plan: of the stack; modes: intended kinds of the contact modes (n)
     """
 
     def __init__(self, robot: Robot, state: Kinematics, contacts: ContactSet, stack: TaskStack, law: Law, d: Dynamics) -> None:
         self.robot, self.state, self.contacts, self.law, self.dynamics = robot, state, contacts, law, d
-        (self._tasks, plan), n, q, v = stacked(robot, stack, len(contacts)), len(contacts), state.q, state.v
+        (self.tasks, plan), n, q, v = stacked(robot, stack, len(contacts)), len(contacts), state.q, state.v
         self.plan = plan
         plan.limit(robot, law, stack.limits)
         (motions, pushes), self.modes = plan.layout.counts, np.empty(n, np.int64)
@@ -87,7 +87,7 @@ class TaskProblem:
         stack.fill_kinds(contacts, plan.own["modes"])
         malformed = begin(d, plan, given, out)
         if malformed >= 0:
-            refuse(self._tasks, plan, malformed)
+            refuse(self.tasks, plan, malformed)
         if plan.filled or pushes:
             self._fill(TaskMotion(robot, q, v))
         self.apart = distance_bounds(robot, state, d.given.dt, stack.limits)
@@ -105,7 +105,7 @@ class TaskProblem:
     def asked(self) -> list[Asked]:
         """Tasks with their equations, in order of their levels."""
         found = []
-        for task, (first, last) in zip(self._tasks, self.plan.layout.spans, strict=True):
+        for task, (first, last) in zip(self.tasks, self.plan.layout.spans, strict=True):
             of_force = isinstance(task, ContactTask)
             A, values = self._forces if of_force else self._motion
             found.append(Asked(task, Rows(A[first:last], *values[:, first:last]), of_force))
@@ -154,10 +154,10 @@ class TaskProblem:
         )
 
     def compare(self, solution: Solution, answer: Prediction, v: Array) -> tuple[tuple[Array, Array], Array]:
-        """Return what a solution and the law's answer achieve, and how far that is from what is asked, see `compare`. v: of the
-        state (nv)"""
+        """Return what is asked, what a solution and what the law's answer achieve, of motions and of forces (3, ·), and how far
+        that is from each other, see `compare`. v: of the state (nv)"""
         (A, values), (F, forces), spans = self._motion, self._forces, self.plan.own["spans"]
-        out = np.empty((2, len(A))), np.empty((2, len(F))), np.empty((len(spans), 4))
+        out = np.empty((3, len(A))), np.empty((3, len(F))), np.empty((len(spans), 4))
         achieved = (solution.motion, solution.force), (answer.v_plus, v, answer.p)
         compare((A, values), (F, forces), *achieved, answer.dt, spans, out)
         return out[:2], out[2]
@@ -221,17 +221,16 @@ def outcomes_of(
     v: velocity of the state (nv); differences: returns contacts whose predicted modes differ, in words
     again: returns the problem of this tick anew
     """
-    outcomes, (values, largest) = [], problem.compare(solution, answer, v)
-    sizes = zip(problem.asked, largest.tolist(), strict=True)
-    for k, ((task, rows, of_force), (unlike, off, missed, size)) in enumerate(sizes):
-        first, last = problem.plan.layout.spans[k]
-        held, predicted = values[of_force][:, first:last]
-        changed = differences() if not unlike <= MET * max(1.0, size) else ()
+    outcomes, (achieved, largest) = [], problem.compare(solution, answer, v)
+    tasks = zip(problem.tasks, problem.plan.layout.spans, largest.tolist(), strict=True)
+    for k, (task, (first, last), (unlike, off, missed, size)) in enumerate(tasks):
+        asked, held, predicted = achieved[isinstance(task, ContactTask)]
+        close = MET * max(1.0, size)
+        changed = () if unlike <= close else differences()
         if not answer.status.ok:
             changed = (f"the law has no certified solution ({answer.status})", *changed)
-        reached, obstacles = off <= MET * max(1.0, size), partial(_obstacles, again, solution, k)
-        label, level = task.label(), task.level
-        outcomes.append(TaskOutcome(label, level, rows.asked, predicted, held, missed, reached, changed, obstacles))
+        rows, obstacles = (asked[first:last], predicted[first:last], held[first:last]), partial(_obstacles, again, solution, k)
+        outcomes.append(TaskOutcome(task.label(), task.level, *rows, missed, off <= close, changed, obstacles))
     return tuple(outcomes)
 
 

@@ -1,5 +1,7 @@
 """The result of a handshake: everything that is needed to read the client's messages."""
 
+from collections.abc import Mapping
+
 from controllers.estimation.estimator import Estimator
 from idyn.contact.contacts import refused_wheel
 from idyn.errors import FrameNotFound, nearest
@@ -25,6 +27,7 @@ class Agreement(Record, frozen=True):
     dry_run: bool  # the client is a shadow
     judges_start: bool  # the first state must be that of a robot at rest: not for shadows and replays
     robot_clock: bool  # watchdog and age of states use the robot's clock only, because the client is simulated or replayed
+    soles: Mapping[str, str]  # contact place → its link, whose places count as closed together; empty: each for itself
     estimator: Estimator | None = None  # of the base, of its own; None: the client measures it
 
 

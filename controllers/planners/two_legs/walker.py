@@ -62,13 +62,21 @@ class TwoLegs(Trajectory):
         self._steps = Steps(settings.step, width, self._omega, stands, complex(length, side))
         self._tasks = GaitTasks(robot, self._feet, self._ground + self._height)
         self._angles, self._centroid = robot.joint_angles(stance), np.zeros(9)
-        self._legs = np.flatnonzero(legs_of(robot))
+        self._legs, self._rest = legs_of(robot), np.zeros(robot.na)
+        self._schedules = {side: self._schedule(side) for side in (None, 0, 1)}
         self.reset()
 
     def reset(self) -> None:
         self._velocity, self._t = [0.0, 0.0, 0.0], 0.0
         self._commanded: Sequence[float] | None = None
         self._steps.reset(self._poses(self._robot.terms(self._stance, np.zeros(self._robot.nv))))
+
+    def _schedule(self, swinging: int | None) -> Schedule:
+        """Return which contact places stand while a foot swings, None: no one."""
+        stands = np.ones(len(self._robot.spheres.keys), np.bool_)
+        if swinging is not None:
+            stands[self._feet[swinging].rows] = False
+        return Schedule(stance=stands, time_to_switch=np.full(len(stands), np.inf))
 
     def check(self, steering: Steering, tasks: TaskStack | None = None) -> None:
         if steering.gait is not None:
@@ -116,14 +124,9 @@ class TwoLegs(Trajectory):
         p, planned = steps.reference(t, velocity._replace(plane=velocity.plane + steps.correction), dcm)
         p += (1.0 + settings.balance.gain / self._omega) * (dcm - planned)
         p = nearest_inside(p, self._support(near))
-        stands = np.ones(len(robot.spheres.keys), np.bool_)
-        if steps.swinging is not None:
-            stands[self._feet[steps.swinging].rows] = False
-        posture = self._angles.copy()
-        posture[self._legs] = robot.joint_angles(at.q)[self._legs]
-        zero, schedule = np.zeros(robot.na), Schedule(stance=stands, time_to_switch=np.full(len(stands), np.inf))
-        tasks = self._tasks.stack(steps, touching, self._omega**2 * (over - p), p)
-        return Reference(q=posture, v=zero, a=zero, schedule=schedule, base=np.array(self._velocity), tasks=tasks)
+        posture = np.where(self._legs, robot.joint_angles(at.q), self._angles)
+        tasks, schedule = self._tasks.stack(steps, touching, self._omega**2 * (over - p), p), self._schedules[steps.swinging]
+        return Reference(q=posture, v=self._rest, a=self._rest, schedule=schedule, base=np.array(self._velocity), tasks=tasks)
 
     def _pendulum(self, at: Kinematics) -> tuple[complex, complex]:
         """Return place and velocity of the pendulum [m, m/s].

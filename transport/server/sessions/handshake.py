@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from controllers.contact.source import soles_of
 from controllers.controller import Controller
 from controllers.estimation.estimator import Estimator
 from idyn.model.robot import Robot
@@ -105,6 +106,7 @@ def agree(hello: Hello, host: Host, data: bytes, now_ns: int) -> Agreement:
         dry_run=hello.client.kind == "shadow",
         judges_start=hello.client.kind in ("robot", "sim"),
         robot_clock=hello.client.kind in ("sim", "replay"),
+        soles=soles_of(host.robot) if host.controller_settings.get("contact", {}).get("whole_soles") else {},
         estimator=_estimator(hello, host),
     )
 

@@ -5,6 +5,7 @@ bucket). Sensors have noise: rates of the base, or speeds of all joints, that re
 """
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -31,14 +32,19 @@ FORGOTTEN = 0.01  # changes in `WINDOW_S` below which a switch counts as one tha
 
 
 class SwitchDebounce:
-    """Counts the changes of each switch of one client."""
+    """Counts the changes of each switch of one client, of a sole those of all its switches together.
 
-    def __init__(self) -> None:
+    soles: place → sole; other places are soles of their own
+    """
+
+    def __init__(self, soles: Mapping[str, str]) -> None:
+        self._soles = soles
         self.reset()
 
     def reset(self) -> None:
         """Forget all switches."""
         self._keys: tuple[str, ...] | None = None
+        self._closed = set[str]()  # soles
         self._changes: dict[str, float] = {}
         self._flickering: set[str] = set()
 
@@ -55,8 +61,8 @@ class SwitchDebounce:
             for key, count in changes.items():
                 changes[key] = count * keep
         if keys != before:
-            self._keys = keys
-            for key in () if before is None else set(keys) ^ set(before):
+            self._keys, closed, self._closed = keys, self._closed, {self._soles.get(key, key) for key in keys}
+            for key in () if before is None else self._closed ^ closed:
                 count = changes[key] = changes.get(key, 0.0) + 1.0
                 if count > FLICKERS:
                     self._flickering.add(key)
@@ -65,8 +71,11 @@ class SwitchDebounce:
         if not self._flickering:
             return switches, ""
         names = sorted(self._flickering)
-        missing = tuple(key for key in names if key not in keys)
+        missing = tuple(key for name in names for key in self._places(name) if key not in keys)
         return switches.changed((*keys, *missing)), f"foot switches flicker: {', '.join(names)}"
+
+    def _places(self, name: str) -> list[str]:
+        return [key for key, sole in self._soles.items() if sole == name] or [name]
 
     def _calm(self) -> None:
         """End the flickering of switches that are quiet, and forget those without changes in the last half second."""

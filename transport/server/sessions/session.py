@@ -71,7 +71,7 @@ class Session:
         self._reader = StateReader(agreement)
         self._base = None if agreement.estimator is None else BaseEstimator(agreement.estimator)
         self._plausibility = Plausibility(settings.plausibility, agreement.robot, imu=self._base is not None)
-        self._debounce = SwitchDebounce()
+        self._debounce = SwitchDebounce(agreement.soles)
         self._clocks = ClockOffset(self._max_age_ns)
         self._delay = ActuationDelay(agreement.dt_ns)
         self._restart_timing()

@@ -133,9 +133,9 @@ def test_a_sensor_without_noise_or_with_a_slow_one_is_not_frozen(robot, period):
         assert rig.tick(seq, vel=v.tobytes()).message == ""
 
 
-def run(closed, ticks):
+def run(closed, ticks, soles=None):
     """Return the last (switches, text) and the first tick with a text. closed: tick → names"""
-    debounce, first = SwitchDebounce(), None
+    debounce, first = SwitchDebounce(soles or {}), None
     for tick in range(ticks):
         switches, text = debounce.debounced(FootSwitches(keys=closed(tick), mu=None), DT)
         if text and first is None:
@@ -150,10 +150,13 @@ def test_a_flickering_switch_is_named_and_counts_as_closed(half, most):
     assert first < most
     assert text == "foot switches flicker: B"
     assert switches.keys == ("A", "B")
+    assert run(lambda tick: ("A", "B") if tick // half % 2 else ("A",), 200 * half, {"A": "foot", "B": "foot"})[2] is None
+    switches, text, _ = run(lambda tick: ("A",) if tick // half % 2 else (), 200 * half, {"A": "foot", "B": "foot"})
+    assert (text, set(switches.keys)) == ("foot switches flicker: foot", {"A", "B"})
 
 
 def test_a_gait_with_bouncing_landings_and_measured_contacts_are_left_alone():
-    assert SwitchDebounce().debounced(None, DT) == (None, "")
+    assert SwitchDebounce({}).debounced(None, DT) == (None, "")
 
     def gait(tick):
         phase = tick % 300
@@ -168,7 +171,7 @@ def test_a_switch_that_is_quiet_again_counts_as_it_is_and_friction_is_kept():
     assert first is not None
     assert text == ""
     assert switches.keys == ("A",)
-    debounce = SwitchDebounce()
+    debounce = SwitchDebounce({})
     for tick in range(100):
         keys, mu = (("A", "B"), (0.5, 0.6)) if tick % 2 else (("B",), (0.6,))
         switches, _ = debounce.debounced(FootSwitches(keys=keys, mu=mu), DT)
