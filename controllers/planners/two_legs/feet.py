@@ -163,6 +163,7 @@ def _hull(points: Sequence[complex]) -> list[complex]:
 
 
 SETTLED = 0.06  # time before touchdown from which the target no longer changes [s]
+QUICKEST, FASTEST = 0.25, 1.5  # least duration of a swing [s]; speed of a foot that lands sooner than planned [m/s]
 
 
 class Swing:
@@ -175,15 +176,24 @@ class Swing:
     def __init__(self, start: Array, goal: Array, duration: float, height: float) -> None:
         """start, goal: position and heading (4); height: of the highest point above start and goal [m]"""
         self._duration, self._height, self.goal = duration, height, goal.copy()
+        self._phase = self._share = self._begun = 0.0  # share of the way up and down, at the time when the duration was set
         self._from, self._since = (start, np.zeros(4), np.zeros(4)), 0.0
         self._coefficients = quintic(*self._from, goal, duration)
         self.x, self.v, self.a = self._from
 
-    def aim(self, goal: Array, t: float) -> None:
-        """Land at another goal (4), from the time t since lift-off on [s]; ignored shortly before touchdown."""
+    def soonest(self, goal: Array) -> float:
+        """Return the least time from now to touchdown at a goal (4) [s]."""
+        far = float(np.abs(goal[:2] - self.x[:2]).max())
+        return max(QUICKEST * (1.0 - self._share), far / FASTEST, SETTLED)
+
+    def aim(self, goal: Array, t: float, within: float = inf) -> None:
+        """Land at another goal (4), from the time t since lift-off on, and at most the time `within` later [s]; ignored shortly
+        before touchdown."""
         left = self._duration - t
-        if left < SETTLED or np.abs(goal - self.goal).max() < 1e-6:
+        if left < SETTLED or (np.abs(goal - self.goal).max() < 1e-6 and within >= left):
             return
+        if within < left:
+            self._phase, self._begun, self._duration, left = self._share, t, t + within, within
         x, v, a = self._along(t)
         self.goal, self._since = goal.copy(), t
         self._coefficients = quintic(x, v, a, goal, left)
@@ -191,7 +201,8 @@ class Swing:
     def move(self, t: float) -> None:
         """Set x, v, a to those at the time t since lift-off [s]; at the end the foot rests at the goal."""
         x, v, a = self._along(min(t, self._duration))
-        s, T, h = min(t / self._duration, 1.0), self._duration, self._height
+        T, h = (self._duration - self._begun) / (1.0 - self._phase), self._height
+        s = self._share = min(self._phase + (t - self._begun) / T, 1.0)
         # 64 h s³ (1 − s)³, of height h at s = 1/2
         x[2] += 64.0 * h * (s * (1.0 - s)) ** 3
         v[2] += 192.0 * h * (s * (1.0 - s)) ** 2 * (1.0 - 2.0 * s) / T

@@ -75,6 +75,7 @@ PREVIEW = 3  # number of planned steps. Errors of the DCM at the end of the plan
 FIRST = 0.6  # double support before the first step and after the last one [s]; before the first one on point feet a period
 ABREAST = 0.03  # feet that are nearer to their places beside each other than this stand still [m, rad]
 LEARNING = 0.1  # share of the difference of a step of a point foot from the commanded one by which the plan is shorter
+BEYOND, SOONER = 1e-3, 8  # distance beyond reach from which a foot lands sooner [m]; number of times that are tried
 EARLY = 0.6  # share of the swing after which a foot that touches has landed
 
 
@@ -92,6 +93,9 @@ class Steps:
         ankle: half sizes of the part of a sole on which the centre of pressure corrects the motion alone [m]
         """
         self._settings, self._width, self._omega, self._stands, self._ankle = settings, width, omega, stands, ankle
+        # a step that lands farther by s moves ξ by κ s, κ = (1 − e^{−ωD}) / ωD, D: double support
+        double = omega * settings.double_support * settings.period
+        self._kappa = (1.0 - exp(-double)) / double
         self._points = not ankle  # only the landing places correct the motion
 
     def reset(self, feet: tuple[Pose, Pose]) -> None:
@@ -201,22 +205,37 @@ class Steps:
 
         velocity: of the plan; dcm: measured
         """
-        spans = self.plan(t, velocity)
-        planned = planned_dcm(spans, self._omega)
+        spans, w = self.plan(t, velocity), self._omega
         if self.swinging is None or self.swing is None:
-            return spans[0].start, planned
-        foot, s, w = self.swinging, self._settings, self._omega
-        place, stands = self._place(velocity), self.planted[1 - foot]
-        grows, turn = exp(w * spans[0].duration), rect(1.0, stands.yaw)
-        # e(T) = e e^{ωT} − δ (e^{ωT} − 1), δ: shift of the centre of pressure
-        error, reach = turn.conjugate() * (dcm - planned) * grows, self._ankle * (grows - 1.0)
-        # a step that lands farther by s moves ξ(T) by κ s, κ = (1 − e^{−ωD}) / ωD, D: double support
-        D = s.double_support * s.period
-        kappa = (1.0 - exp(-w * D)) / (w * D)
-        shift = turn * complex(_beyond(error.real, reach.real), _beyond(error.imag, reach.imag)) / kappa
-        moved = within_reach(place._replace(place=place.place + shift), stands, foot, self._width, s)
-        self.swing.aim(moved.four(), t - self._since)
-        return spans[0].start, planned + (complex(*self.swing.goal[:2]) - place.place) * kappa / grows
+            return spans[0].start, planned_dcm(spans, w)
+        place, (T, at, _), end = self._place(velocity), spans[0], planned_dcm(spans[1:], w)
+        aims = at, dcm, end, place
+        moved, beyond = self._landing(T, aims)
+        soonest = self.swing.soonest(moved.four())
+        if beyond > BEYOND and not self._points and soonest < T:  # the DCM's error is the smaller, the sooner the foot lands
+            times = [soonest + k / SOONER * (T - soonest) for k in range(SOONER)]
+            T = next((each for each in reversed(times) if self._landing(each, aims)[1] <= BEYOND), soonest)
+            moved, self._lasts = self._landing(T, aims)[0], t - self._since + T
+        self.swing.aim(moved.four(), t - self._since, T)
+        grows = exp(w * T)
+        planned = at + (end - at) / grows
+        return at, planned + (complex(*self.swing.goal[:2]) - place.place) * self._kappa / grows
+
+    def _landing(self, T: float, aims: tuple[complex, complex, complex, Pose]) -> tuple[Pose, float]:
+        """Return where the foot in the air lands after a time [s], and by how much it had to land farther away [m].
+
+        aims: centre of pressure until then, measured DCM, DCM that is planned for then, landing place for this [m]
+        """
+        assert self.swinging is not None
+        (at, dcm, end, place), s, foot = aims, self._settings, self.swinging
+        stands, grows = self.planted[1 - foot], exp(self._omega * T)
+        turn = rect(1.0, stands.yaw)
+        # e(T) = p + (ξ − p) e^{ωT} − ξ_end − δ (e^{ωT} − 1), δ: shift of the centre of pressure
+        error, reach = turn.conjugate() * (at + (dcm - at) * grows - end), self._ankle * (grows - 1.0)
+        shift = turn * complex(_beyond(error.real, reach.real), _beyond(error.imag, reach.imag)) / self._kappa
+        wanted = place._replace(place=place.place + shift)
+        moved = within_reach(wanted, stands, foot, self._width, s)
+        return moved, abs(wanted.place - moved.place)
 
 
 def _rest(start: complex, end: complex, lasts: float, elapsed: float) -> Span:

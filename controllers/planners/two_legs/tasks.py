@@ -54,7 +54,8 @@ class GaitTasks:
             tasks.append(self._over)
         for side, foot in enumerate(self._feet):
             if side == steps.swinging and steps.swing is not None:
-                tasks.append(_follow(self._swings[side], foot, steps.swing.x, steps.swing.v, steps.swing.a))
+                _follow(self._swings[side], foot, steps.swing.x, steps.swing.v, steps.swing.a)
+                tasks += [each.task for each in self._swings[side]]
             elif not touching[foot.rows].any():
                 self._landings[side].rotation[:] = about_z(steps.planted[side].yaw) @ foot.level
                 tasks.append(self._landings[side].task)
@@ -94,11 +95,15 @@ def _trunk(mask: tuple[bool, ...]) -> Aimed:
     return Aimed(task, R, np.zeros(3), velocity, acceleration)
 
 
-def _swing(foot: Foot) -> Aimed:
+def _swing(foot: Foot) -> list[Aimed]:
+    """Return the tasks of the place and, below those of the trunk, of the attitude of a foot: where the ankle is at the end of
+    its range, the sole tilts, not the robot."""
     R, x, v, a = np.eye(3), np.zeros(3), np.zeros(6), np.zeros(6)
-    rotation = R if foot.flat else None
-    task = FrameTask(frame=foot.frame, name="swing", position=x, rotation=rotation, velocity=v, acceleration=a, stiffness=SWING)
-    return Aimed(task, R, x, v, a)
+    fields: dict[str, Any] = {"frame": foot.frame, "velocity": v, "acceleration": a, "stiffness": SWING}
+    tasks = [FrameTask(name="swing", position=x, **fields)]
+    if foot.flat:
+        tasks.append(FrameTask(name="swing attitude", rotation=R, level=2, **fields))
+    return [Aimed(task, R, x, v, a) for task in tasks]
 
 
 def _landing(foot: Foot) -> Aimed:
@@ -117,12 +122,12 @@ def _landing(foot: Foot) -> Aimed:
     return Aimed(task, R, np.zeros(3), velocity, np.zeros(6))
 
 
-def _follow(aimed: Aimed, foot: Foot, x: Array, v: Array, a: Array) -> FrameTask:
+def _follow(swing: list[Aimed], foot: Foot, x: Array, v: Array, a: Array) -> None:
     """Write the targets of a swinging foot's frame for position and heading of its sole, with their derivatives (4 each).
 
     The frame is at x − l, l: the way from it to the ground below the foot, which turns with the sole.
     """
-    R = about_z(float(x[3])) @ foot.level
+    R, aimed = about_z(float(x[3])) @ foot.level, swing[0]  # all of them have these targets
     ahead, left, up = (R @ foot.centre).tolist()
     l, w, dw = complex(ahead, left), float(v[3]), float(a[3])
     place = complex(x[0], x[1]) - l
@@ -131,4 +136,3 @@ def _follow(aimed: Aimed, foot: Foot, x: Array, v: Array, a: Array) -> FrameTask
     aimed.position[:] = place.real, place.imag, x[2] - (up - foot.radius)
     aimed.velocity[:] = speed.real, speed.imag, v[2], 0.0, 0.0, w
     aimed.acceleration[:] = change.real, change.imag, a[2], 0.0, 0.0, dw
-    return aimed.task
