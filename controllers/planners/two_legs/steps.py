@@ -19,7 +19,7 @@ class StepSettings(Settings, frozen=True):
     width: NonNegative = 0.0  # distance of the feet to the side [m]; 0: as in the stance
     longest: Positive = 0.35  # largest distance of a foot ahead of or behind the other one [m]
     # narrowest, widest: least and largest distance of the feet to the side, as shares of `width`
-    narrowest: Annotated[float, within(0.1, 1, "")] = 0.75
+    narrowest: Annotated[float, within(0.1, 1, "")] = 0.5
     widest: Annotated[float, within(1, 3, "")] = 1.8
     acceleration: Positive = 0.3  # largest change of the commanded velocity [m/s², rad/s²]
 
