@@ -15,7 +15,9 @@ import json
 import sys
 from collections.abc import Callable
 from functools import cache, partial
+from math import prod
 from pathlib import Path
+from struct import calcsize
 from typing import Any, TypeVar
 
 import numpy as np
@@ -80,7 +82,7 @@ def load() -> tuple[Any, Any, dict[str, Any], str]:
         library, bind = ctypes.CDLL(str(LIBRARY_FILE)), ctypes.PyDLL(str(CALL_FILE)).idyn_bind
     except (OSError, AttributeError) as error:
         return None, None, {}, f"the library of kernels is not built for this machine ({error}); build it: {BUILT_BY}"
-    bind.restype, bind.argtypes = ctypes.py_object, [ctypes.py_object]
+    bind.restype, bind.argtypes, library.idyn_release.argtypes = ctypes.py_object, [ctypes.py_object], [ctypes.c_void_p]
     table = json.loads(ctypes.c_char_p.in_dll(library, "idyn_table_address").value or b"{}")
     changed = [name for name, digests in table["sources"].items() if _changed(FOLDER.parents[1] / name, *digests)]
     flaw = f"was built from other sources: {', '.join(sorted(changed))}" if changed else ""
@@ -121,9 +123,8 @@ def _kind(found: Any) -> Any:
 
 def _array(letter: str, owner: int, address: int, *shape: int) -> np.ndarray:
     """Return a copy of a kernel's array, which is released."""
-    found = np.empty(shape, letter)
-    ctypes.memmove(found.ctypes.data, address, found.nbytes)
-    load()[0].idyn_release(ctypes.c_void_p(owner))
+    found = np.ndarray(shape, letter, bytearray(ctypes.string_at(address, prod(shape) * calcsize(letter))))
+    load()[0].idyn_release(owner)
     return found
 
 

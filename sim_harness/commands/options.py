@@ -178,9 +178,10 @@ def bench(parser: ArgumentParser) -> None:
     parser.add_argument("--ticks", type=int, default=20000, help="server ticks to measure, at 1 kHz (default: %(default)s)")
     parser.add_argument("--no-server", action="store_true", help="measure the laws, derivatives and tasks only")
     parser.add_argument("--batch", action="store_true", help="measure only batches of predictions and of simulated worlds")
-    parser.add_argument(
-        "--tsid", type=Path, metavar="PYTHON", help="measure TSID on the same ticks: an interpreter that has it"
-    )
+    for option, name in ("--tsid", "TSID"), ("--placo", "placo"):
+        parser.add_argument(
+            option, type=Path, metavar="PYTHON", help=f"measure {name} on the same ticks: an interpreter with it"
+        )
     add_json(parser, "the figures")
 
 

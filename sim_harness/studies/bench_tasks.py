@@ -22,7 +22,7 @@ from sim_harness.doctor import DT
 from sim_harness.engines.lcp import PolygonLcp
 from sim_harness.report.tables import Table
 from sim_harness.studies.bench import Sample, without_gc, workload
-from sim_harness.studies.tasks import TsidTicks
+from sim_harness.studies.tasks import PeerTicks
 from sim_harness.world.worlds import build_world
 
 SLIPPERY, SIDEWAYS = 0.1, 3.0
@@ -37,8 +37,8 @@ TROT = slice(600, 1000)
 TURNS = 10
 """Measured rounds."""
 
-COLUMNS = ("us", "prediction_us", "tick_us", "tsid_us")
-"""Times of a tick: of tasks, of one prediction, of the shipped controller, of TSID."""
+COLUMNS = ("us", "prediction_us", "tick_us", "tsid_us", "placo_us")
+"""Times of a tick: of tasks, of one prediction, of the shipped controller, of TSID, of placo."""
 
 
 class Tick(NamedTuple):
@@ -50,19 +50,20 @@ class Tick(NamedTuple):
 
 
 Figures = dict[str, dict[str, float]]
-"""Kind of ticks → its share of the ticks of its run; medians [µs] of a tick of tasks, of one prediction, of the shipped
-controller's tick (NaN without a controller), and of TSID's tick if it is measured (NaN without a solution); and the tasks' time
-on top of the shipped tick, in its units."""
+"""Kind of ticks → its share of the ticks of its run; medians and 99th percentiles [µs] of `COLUMNS` (NaN without a controller,
+or without a solution of a peer), of peers that are measured."""
+
+Peers = dict[str, Path]
+"""Interpreters of environments with TSID and placo, by `tsid` and `placo`. They get the same states and targets; their contacts
+hold the feet that stand."""
 
 
-def bench_tasks(robot_name: str, tsid: Path | None = None) -> Figures:
+def bench_tasks(robot_name: str, peers: Peers) -> Figures:
     """Return the figures of a standing robot, and of its trot if there is a shipped one. {} for robots that do not stand on two
     contacts or more.
 
     The law is `coulomb`. The tasks hold base, two feet and two hands, if there are any (level 0), and the posture (level 1).
-    They replace a prediction: on top of the shipped tick is their time minus that of the prediction of the same accelerations.
-
-    tsid: interpreter of an environment with TSID. It gets the same states and targets; its contacts hold the feet that stand.
+    Targets are set before a tick, as those of the peers.
     """
     robot, stance = load_robot(robot_name)
     keys, shipped = robot.spheres.keys, files("controllers")
@@ -74,9 +75,9 @@ def bench_tasks(robot_name: str, tsid: Path | None = None) -> Figures:
         "standing": [Tick(each.state, each.contacts, held) for each in samples],
         "standing, pushed on slippery ground": [Tick(each.state, on_slippery_ground(each), pushed) for each in samples],
     }
-    found = figures((robot, stance), runs, load_controller(robot_name) if robot_name in shipped else None, tsid)
+    found = figures((robot, stance), runs, load_controller(robot_name) if robot_name in shipped else None, peers)
     trot = f"{robot_name}-trot"
-    return found | (trotting(load_controller(trot), tsid) if trot in shipped else {})
+    return found | (trotting(load_controller(trot), peers) if trot in shipped else {})
 
 
 def standing_tasks(robot: Robot, stance: Array, hands: tuple[str, ...], push: float) -> TaskStack:
@@ -94,7 +95,7 @@ def on_slippery_ground(sample: Sample) -> ContactSet:
     return msgspec.structs.replace(sample.contacts, mu=np.full(len(sample.contacts), SLIPPERY))
 
 
-def trotting(controller: Controller, tsid: Path | None) -> Figures:
+def trotting(controller: Controller, peers: Peers) -> Figures:
     """Return figures of a simulated trot: of its ticks with one prediction, and of those with more, with their shares."""
     robot, ticks = controller.robot, []
     world = build_world(PolygonLcp(), robot.variant(), Flat(), controller.stance)
@@ -107,7 +108,7 @@ def trotting(controller: Controller, tsid: Path | None) -> Figures:
             stand = near.take(np.array([key in command.prediction.guess.keys for key in near.keys], np.bool_))
             stand = msgspec.structs.replace(stand, gaps=np.minimum(stand.gaps, 0.0))
             ticks.append(Tick(state, stand, trot_tasks(robot, controller.stance, state, stand, command.reference)))
-    return figures((robot, controller.stance), {"trot": ticks}, controller, tsid)
+    return figures((robot, controller.stance), {"trot": ticks}, controller, peers)
 
 
 def trot_tasks(robot: Robot, stance: Array, state: State, contacts: ContactSet, reference: Reference) -> TaskStack:
@@ -117,7 +118,7 @@ def trot_tasks(robot: Robot, stance: Array, state: State, contacts: ContactSet, 
     yaw = 2.0 * np.arctan2(z, w)
     turn, wanted = exponential(np.array([0.0, 0.0, yaw])), np.zeros(3) if reference.base is None else reference.base
     velocity = np.concatenate([turn @ [*wanted[:2], 0.0], [0.0, 0.0, wanted[2]]])
-    base = FrameTask(frame="root_joint", position=[x, y, stance[2]], rotation=turn, velocity=velocity)
+    base = FrameTask(frame="root_joint", position=np.array([x, y, stance[2]]), rotation=turn, velocity=velocity)
     q, v, a = robot.with_joint_angles(state.q, reference.q), state.v.copy(), np.zeros(robot.nv)
     v[robot.tree.a], a[robot.tree.a] = reference.v, reference.a
     feet, frames = [], robot.frames
@@ -133,42 +134,59 @@ def _feet(robot: Robot) -> list[str]:
     return list(dict.fromkeys(place.frame for place in robot.description.contact))
 
 
-def figures(at: tuple[Robot, Array], runs: dict[str, list[Tick]], controller: Controller | None, tsid: Path | None) -> Figures:
+def figures(at: tuple[Robot, Array], runs: dict[str, list[Tick]], controller: Controller | None, peers: Peers) -> Figures:
     """Return the figures of runs, measured in turns: of each tick its fastest round, of the ticks of a kind their median. Ticks
     with several predictions are a kind of their own. at: robot and stance"""
     robot, stance = at
     other, spent, several = robot.twin(), dict[str, Array](), dict[str, Array]()
-    peers = {}
-    if tsid is not None:
-        peers = {name: TsidTicks(tsid, robot, stance, ticks) for name, ticks in runs.items()}
+    started = {
+        (name, peer): PeerTicks(peer, python, robot, stance, ticks)
+        for name, ticks in runs.items()
+        for peer, python in peers.items()
+    }
     for turn in range(1 + TURNS):
         for name, ticks in runs.items():
             with without_gc():
                 times, several[name] = _once(robot, other, ticks, controller)
-            if name in peers:
-                times[:, -1] = peers[name].times()
+            for peer in peers:
+                times[:, COLUMNS.index(f"{peer}_us")] = started[name, peer].times()
             spent[name] = times if turn <= 1 else np.minimum(spent[name], times)  # the first round is a warm-up
-    for peer in peers.values():
-        peer.close()
+    for each in started.values():
+        each.close()
     found: Figures = {}
     for name, times in spent.items():
         for kind, chosen in ((name, ~several[name]), (f"{name}, several predictions", several[name])):
             if chosen.any():
-                medians = dict(zip(COLUMNS, (1e6 * np.median(times[chosen], axis=0)).tolist(), strict=True))
-                on_top = (medians["us"] - medians["prediction_us"]) / medians["tick_us"]
-                if not peers:
-                    del medians["tsid_us"]
-                found[kind] = {"share": float(chosen.mean()), **medians, "on_top": on_top}
+                half, most = (1e6 * np.quantile(times[chosen], each, axis=0) for each in (0.5, 0.99))
+                measured = [k for k, name in enumerate(COLUMNS) if name[: -len("_us")] in peers or k < len(COLUMNS) - 2]
+                medians = {COLUMNS[k]: float(half[k]) for k in measured}
+                found[kind] = {
+                    "share": float(chosen.mean()),
+                    **medians,
+                    **{f"{COLUMNS[k]}_p99": float(most[k]) for k in measured},
+                }
     return found
+
+
+def prepared(kept: dict[tuple[str, ...], TaskStack], stack: TaskStack) -> TaskStack:
+    """Return the stack of the same frames that was passed before, with the targets of this one."""
+    own = kept.setdefault(tuple(task.label() for task in stack.tasks), stack)
+    for mine, task in zip(own.tasks, stack.tasks, strict=True):
+        for name in ("position", "rotation", "angles", "velocity", "acceleration"):
+            if (target := getattr(task, name, None)) is not None:
+                getattr(mine, name)[:] = target
+    return own
 
 
 def _once(robot: Robot, other: Robot, ticks: list[Tick], controller: Controller | None) -> tuple[Array, Array]:
     """Return the times [s] of each tick: of tasks, of the prediction, of the controller, NaN (ticks, 4); and whether it took
     several predictions (ticks). other: a twin of the robot, as predictions have other options than those of tasks"""
     times, several, guess, before = np.full((len(ticks), len(COLUMNS)), np.nan), np.zeros(len(ticks), np.bool_), None, None
+    kept: dict[tuple[str, ...], TaskStack] = {}
     if controller is not None:
         controller.reset()
-    for k, (state, contacts, stack) in enumerate(ticks):
+    for k, (state, contacts, given) in enumerate(ticks):
+        stack = prepared(kept, given)
         start = time.perf_counter()
         answer = predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT, guess=guess)
         middle = time.perf_counter()
@@ -183,13 +201,16 @@ def _once(robot: Robot, other: Robot, ticks: list[Tick], controller: Controller 
     return times, several
 
 
-def tasks_table(result: Figures) -> Table:
-    """Return the table of times [µs] and ratios."""
-    rows = [["ticks of tasks", "share %", "µs", "prediction µs", "shipped tick µs", "TSID µs", "on top, in ticks"]]
+def tasks_table(result: Figures, unit: float) -> Table:
+    """Return the table of medians, 99th percentiles and ratios. unit: `pin.computeAllTerms` [µs]"""
+
+    def cell(each: dict[str, float], key: str) -> str:
+        return "–" if np.isnan(each.get(key, np.nan)) else f"{each[key]:.0f} ({each[f'{key}_p99']:.0f})"
+
+    rows = [["ticks of tasks, µs (p99)", "tasks", "units", "of TSID's", "TSID", "placo", "prediction", "shipped tick"]]
     for name, each in result.items():
-        shares, figures = (
-            f"{100 * each['share']:.1f}",
-            ["–" if np.isnan(us := each.get(key, np.nan)) else f"{us:.0f}" for key in COLUMNS],
-        )
-        rows.append([name, shares, *figures, f"{each['on_top']:.2f}"])
+        ratio = each["us"] / each.get("tsid_us", np.nan)
+        peers = [cell(each, key) for key in ("tsid_us", "placo_us", "prediction_us", "tick_us")]
+        own = f"{each['us'] / unit:.1f}", "–" if np.isnan(ratio) else f"{ratio:.2f}"
+        rows.append([name, cell(each, "us"), *own, *peers])
     return rows

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sim_harness.commands.output import new_folder, progress_bar, publish, run_bar
+from sim_harness.compare.studies import PEERS
 from sim_harness.doctor import bench_server
 from sim_harness.report.report import Report
 from sim_harness.report.tables import text_table
@@ -55,9 +56,10 @@ def run_bench(options: argparse.Namespace) -> tuple[Any, bool]:
     print(text_table(bench.laws_table(result)))
     result["derivatives"] = bench.bench_slopes(options.robot)
     print(text_table(bench.slopes_table(result["derivatives"])))
-    result["tasks"] = bench_tasks.bench_tasks(options.robot, options.tsid)
+    peers = {name: python for name in PEERS if (python := getattr(options, name)) is not None}
+    result["tasks"] = bench_tasks.bench_tasks(options.robot, peers)
     if result["tasks"]:
-        print(text_table(bench_tasks.tasks_table(result["tasks"])))
+        print(text_table(bench_tasks.tasks_table(result["tasks"], result["unit_us"])))
     if not options.no_server:
         with progress_bar(2 * options.ticks) as progress:
             result["server"] = bench_server(options.ticks, progress)

@@ -378,20 +378,22 @@ class PeerController:
         self._peer.close()
 
 
-class TsidTicks:
-    """TSID on the states and targets of ticks: base, frames that no contact holds, posture of the stance."""
+class PeerTicks:
+    """A peer on the states and targets of ticks: base, frames that no contact holds, posture of the stance."""
 
-    def __init__(self, python: Path, robot: Robot, stance: Array, ticks: Sequence[tuple[State, ContactSet, TaskStack]]) -> None:
+    def __init__(
+        self, name: str, python: Path, robot: Robot, stance: Array, ticks: Sequence[tuple[State, ContactSet, TaskStack]]
+    ) -> None:
         """Start its process, see `Peer`."""
         tasks = [[task for task in stack.tasks if isinstance(task, FrameTask)] for _, _, stack in ticks]
         frames = sorted({str(task.frame) for each in tasks for task in each[1:]})
-        self._peer = Peer("tsid", python, robot, stance, frames, mu=float(ticks[0][1].mu[0]))
+        self._peer = Peer(name, python, robot, stance, frames, mu=float(ticks[0][1].mu[0]))
         self._arguments = [
             _targets_of(robot, state, contacts, each, frames) for (state, contacts, _), each in zip(ticks, tasks, strict=True)
         ]
 
     def times(self) -> Array:
-        """Return the run time of each tick [s] (ticks); NaN without a solution."""
+        """Return the run time of each tick, whose references are set before [s] (ticks); NaN without a solution."""
         answers = [self._peer.tick(*each) for each in self._arguments]
         return np.array([answer.seconds if answer.ok else np.nan for answer in answers])
 

@@ -391,7 +391,7 @@ def test_shares_of_each_run_are_those_of_all_its_ticks(monkeypatch, name, count,
     monkeypatch.setattr(bench_tasks, "TROT", slice(600, 700))
     robot, stance = load_robot(name)
     assert len(bench_tasks.standing_tasks(robot, stance, bench_tasks.HANDS.get(name, ()), 0.0).tasks) == count
-    found = bench_tasks.bench_tasks(name)
+    found = bench_tasks.bench_tasks(name, {})
     assert sum(each["share"] for each in found.values()) == pytest.approx(runs)
     assert all(np.isfinite(list(each.values())).all() for each in found.values())
     assert not any(kind.endswith("several predictions") for kind in found)  # on slippery ground, too: one meets the limits

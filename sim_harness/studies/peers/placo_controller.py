@@ -58,8 +58,8 @@ class Controller:
         contact.mu, contact.weight_forces = (1.0 - self._setup.margin) * self._setup.mu, FORCE
         return contact
 
-    def tick(self, tick: Any) -> Answer:
-        """Return torques, normal forces, and whether there is a solution."""
+    def prepare(self, tick: Any) -> None:
+        """Set contacts and references."""
         setup = self._setup
         self._set_state(tick.q, tick.v)
         for i, contact in enumerate(self._contacts):
@@ -79,6 +79,10 @@ class Controller:
                 self._frames[i] = None
             if asked:
                 _follow(self._frames[i], target)
+
+    def tick(self, tick: Any) -> Answer:
+        """Return torques, normal forces, and whether there is a solution."""
+        self._set_state(tick.q, tick.v)
         found = self._solver.solve(False)
         if not found.success:  # the last torques are kept
             return self._tau, np.full(len(self._contacts), np.nan), False

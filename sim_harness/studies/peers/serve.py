@@ -49,6 +49,7 @@ def main(name: str) -> None:
     stdout.flush()
     while len(block := stdin.read(8 * size)) == 8 * size:
         tick = Tick(np.frombuffer(block), nq, nv, frames, contacts)
+        controller.prepare(tick)
         begin = perf_counter()
         tau, normal, ok = controller.tick(tick)
         seconds = perf_counter() - begin

@@ -88,8 +88,8 @@ class Controller:
         self._formulation.addMotionTask(self._posture, JOINTS if accelerates else POSTURE, 1, 0.0)
         self._posture.setReference(tsid.TrajectoryEuclidianConstant("angles", angles).computeNext())
 
-    def tick(self, tick: Any) -> Answer:
-        """Return torques, normal forces, and whether there is a solution."""
+    def prepare(self, tick: Any) -> None:
+        """Set contacts and references."""
         self._change(tick)
         if self._setup.accelerates:
             self._posture.setReference(_accelerating(tick.demand))
@@ -100,6 +100,9 @@ class Controller:
                 task.setReference(_sample(tick.frames[i]))
         if not np.isnan(tick.presses):
             self._press(tick.presses)
+
+    def tick(self, tick: Any) -> Answer:
+        """Return torques, normal forces, and whether there is a solution."""
         data = self._formulation.computeProblemData(self._t, tick.q, tick.v)
         sizes = self._formulation.nVar, self._formulation.nEq, self._formulation.nIn
         if sizes != self._sizes:
