@@ -46,11 +46,13 @@ class Levels(NamedTuple):
     beta: Array  # β (D)
     place: Array  # of each error in order of priority (D)
     ends: Array  # end of the errors of each level: of the tasks, posture, forces
+    damped: Array  # number of rows that are damped, in one element
 
 
 @compiled
-def levels_of(d: Dynamics, pool: Pool, held: Held, tasks: Tasks, forces: Tasks, mass: float) -> Levels:
-    """Return the levels. mass: of the robot, by which rows of forces are divided"""
+def levels_of(d: Dynamics, pool: Pool, held: Held, tasks: Tasks, forces: Tasks, scale: tuple[float, float]) -> Levels:
+    """Return the levels. scale: mass of the robot, by which rows of forces are divided; see `TaskLimits.singular`"""
+    mass, singular = scale
     na, internal, count = len(held.base[0]) - 1, len(held.P) - len(held.order), len(tasks[3])
     middle, stretch, posture = _metric(d, pool, tasks)
     base = _base(d, held, (middle, stretch), matrix(pool, len(held.base), na + 1))
@@ -95,8 +97,32 @@ def levels_of(d: Dynamics, pool: Pool, held: Held, tasks: Tasks, forces: Tasks, 
             pushes[i, c - kept] = X[c, passive + last + i]
     place, closes, counts = indices(pool, D), indices(pool, count + 2), indices(pool, 3)
     _fill_priorities(level_z[kept:], level_i, place, closes)
-    counts[0], counts[1], counts[2] = kept, rank, last
-    return Levels(middle, stretch, H, H_i, counts, fixed[:kept], pushes, L, beta, place, closes)
+    counts[0], counts[1], counts[2], damped = kept, rank, last, indices(pool, 1)
+    damped[0] = _damp(X[: na + 1], pivots_z[kept:rank], L, beta, singular)
+    return Levels(middle, stretch, H, H_i, counts, fixed[:kept], pushes, L, beta, place, closes, damped)
+
+
+@compiled
+def _damp(X: Array, pivots: Array, L: Array, beta: Array, singular: float) -> int:
+    """Damp the rows of motions that hardly change their own coordinate: move their targets to what damped accelerations reach
+    [Nakamura and Hanafusa 1986]. Return how many these are. pivots: their columns in X; singular: see `TaskLimits.singular`
+
+    A row asks c = r/l, r: what the coordinates before it leave, l = Λ_jj. With l below a share s of its length it asks
+    c = l r/(l² + λ²), λ = s/2 √(1 − l²/s²): at most 1.15 r/s.
+    """
+    count, c = 0, stack_array(len(pivots))
+    for j in range(len(pivots)):
+        left, l, square = beta[j] - dot(L[j, :j], c[:j]), abs(L[j, j]), 0.0
+        for k in range(len(X) - 1):
+            square += X[k, pivots[j]] * X[k, pivots[j]]
+        least = singular * np.sqrt(square)
+        if l < least:
+            part = l * l / (l * l + 0.25 * (least * least - l * l))
+            beta[j] -= (1.0 - part) * left
+            left *= part
+            count += 1
+        c[j] = left / L[j, j]
+    return count
 
 
 @compiled

@@ -59,10 +59,10 @@ class Tick(NamedTuple):
 
 
 @compiled
-def _tick(d: Dynamics, pool: Pool, contact: Pair, tasks: Tasks, forces: Tasks, limits: Limits, mass: float) -> Tick:
+def _tick(d: Dynamics, plan: Plan, contact: Pair, tasks: Tasks, forces: Tasks, limits: Limits) -> Tick:
     """Return the tick of `solve_tasks`."""
-    held = hold(d, pool, contact[0], contact[1])
-    return Tick(held, levels_of(d, pool, held, tasks, forces, mass), closing(d, pool), limits)
+    held, scale = hold(d, plan.pool, contact[0], contact[1]), (plan.mass, plan.singular)
+    return Tick(held, levels_of(d, plan.pool, held, tasks, forces, scale), closing(d, plan.pool), limits)
 
 
 @compiled
@@ -130,12 +130,13 @@ def _fill_answer(d: Dynamics, tick: Tick, e: Array, stretch: Array, answer: Answ
     fill_slacks(d, tick.limits, answer, slacks)
 
 
-@entry(Dynamics, Plan, CONTACT, ROWS, ROWS, APART, written((Vector, Vector, Indices, Matrix, Flags)), bool, float)
+@entry(Dynamics, Plan, CONTACT, ROWS, ROWS, APART, written((Vector, Vector, Indices, Matrix, Flags)), bool)
 def solve_tasks(
-    d: Dynamics, plan: Plan, contact: Pair, rows: Pair, pushes: Pair, apart: Pair, out: Arrays, limited: bool, mass: float
-) -> tuple[int, int, bool, int]:
+    d: Dynamics, plan: Plan, contact: Pair, rows: Pair, pushes: Pair, apart: Pair, out: Arrays, limited: bool
+) -> tuple[int, int, bool, int, int]:
     """Fill the motion and forces nearest to the tasks within the limits. Return the number of active limits, the dimension of
-    the choice of forces, whether the levels are strict, and how many of the active limits are violated and so named.
+    the choice of forces, whether the levels are strict, how many of the active limits are violated and so named, and how many
+    rows of motions are damped.
 
     plan: after `begin`; contact: (kind of each mode (n), friction per normal force of contacts that slide (n, 2))
     rows: (A (r, nv), rows asked, drift, square roots of the weights (3, r)); pushes: the contact tasks in the same form, A
@@ -147,16 +148,17 @@ def solve_tasks(
     empty(pool)
     limits = limits_of(plan, contact[0], apart, limited)
     tasks, forces = _tasks(pool, rows, plan.ends), _tasks(pool, pushes, plan.ends_of_forces)
-    tick = _tick(d, pool, contact, tasks, forces, limits, mass)
+    tick = _tick(d, plan, contact, tasks, forces, limits)
+    damped = tick.levels.damped[0]
     D, choice = len(tick.levels.beta), len(tick.held.P) - len(tick.held.order)
     answer, room = Answer(motion, force, vector(pool, len(plan.most))), vector(pool, count_limits(limits))
     none, unit = zeros(pool, D), vector(pool, D)
     fill(unit, 1.0)
     _fill_answer(d, tick, none, unit, answer, room)
     if _most_violated(room) < 0:
-        return 0, choice, True, 0
+        return 0, choice, True, 0, damped
     if _shorten(tasks[1], tasks[3]) + _shorten(forces[1], forces[3]) > 0:
-        tick = _tick(d, pool, contact, tasks, forces, limits, mass)
+        tick = _tick(d, plan, contact, tasks, forces, limits)
         _fill_answer(d, tick, none, unit, answer, room)
     s = no_rows(pool, D, tick.levels.ends, len(numbers), 0.0)
     exact = _descend(d, tick, s, answer, room)
@@ -170,7 +172,7 @@ def solve_tasks(
         violated += missed[k]
         for level in range(len(multipliers)):
             multipliers[level, k] = s.multipliers[level + 1 if exact else 1, k]
-    return s.size[0], choice, exact, violated
+    return s.size[0], choice, exact, violated, damped
 
 
 @compiled
@@ -239,9 +241,9 @@ def _begin(d: Dynamics, tick: Tick, s: Active, room: Array) -> None:
             s.size[0] += s.level[s.size[0]] >= 0
 
 
-@entry(Dynamics, Plan, CONTACT, ROWS, ROWS, APART, (Indices, Matrix, Matrix), written((Matrix,)), float)
+@entry(Dynamics, Plan, CONTACT, ROWS, ROWS, APART, (Indices, Matrix, Matrix), written((Matrix,)))
 def fill_rows_of(
-    d: Dynamics, plan: Plan, contact: Pair, rows: Pair, pushes: Pair, apart: Pair, which: Arrays, out: tuple[Array], mass: float
+    d: Dynamics, plan: Plan, contact: Pair, rows: Pair, pushes: Pair, apart: Pair, which: Arrays, out: tuple[Array]
 ) -> int:
     """Fill the rows on the coordinates of some limits, and of rows on v̇ and on f. Return the number of coordinates.
 
@@ -250,7 +252,7 @@ def fill_rows_of(
     (numbers, motions, forces), (found,), pool = which, out, plan.pool
     empty(pool)
     limits = limits_of(plan, contact[0], apart, True)
-    tick = _tick(d, pool, contact, _tasks(pool, rows, plan.ends), _tasks(pool, pushes, plan.ends_of_forces), limits, mass)
+    tick = _tick(d, plan, contact, _tasks(pool, rows, plan.ends), _tasks(pool, pushes, plan.ends_of_forces), limits)
     D = len(tick.levels.beta)
     for k in range(len(numbers)):
         _fill_row(d, tick, numbers[k], found[k, :D])

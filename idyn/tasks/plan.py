@@ -97,6 +97,8 @@ class Plan(ArrayRecord):
     braking: float
     acceleration: float
     of_joints: bool  # whether limits of the joints hold
+    singular: float  # see `TaskLimits`
+    mass: float  # of the robot [kg]
 
     def __init__(self, robot: Robot, tasks: Sequence[MotionTask | ContactTask], structures: Sequence[Hashable], n: int) -> None:
         self.layout, self.filled, self.limited = _layout(tasks, robot), list[int](), _NO_LIMITS
@@ -140,6 +142,7 @@ class Plan(ArrayRecord):
         self.put(corners=corners_of(law), angles_min=own.q_min, angles_max=own.q_max, speed_max=own.v_max)
         self.put(most=own.tau_max * limits.torque if limits.torque != 1.0 else own.tau_max, of_joints=limits.joints)
         self.put(least=np.array([limits.normal_force]), braking=limits.braking, acceleration=limits.acceleration)
+        self.put(singular=limits.singular, mass=robot.total_mass)
         self.put(share=np.inf if law.unlimited_friction else 1.0 - limits.friction_margin)
         self.limited = own, law, limits
 

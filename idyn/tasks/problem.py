@@ -31,6 +31,9 @@ HINDERS = 1e-6
 UNORDERED = "order of the levels"
 """What is named besides limits where the levels are not strict."""
 
+DAMPED = "the robot is nearly singular"
+"""What is named where rows are damped, see `TaskLimits.singular`."""
+
 SAME_DIRECTION = float(np.cos(np.radians(2.0)))
 """Sliding directions with a larger cosine count as equal."""
 
@@ -57,6 +60,7 @@ class Solution(NamedTuple):
     multipliers: Array  # of the active limits in each level (levels, k)
     relaxed: tuple[str, ...]  # names of limits that nothing meets together
     choice: int  # dimension of the choice of forces
+    damped: bool  # whether rows of motions are, see `TaskLimits.singular`
 
     def hinders(self) -> Array:
         """Return whether a limit prevents a smaller error of a level (levels, k)."""
@@ -136,11 +140,11 @@ class TaskProblem:
         motion, force, numbers = np.empty(robot.nv), np.empty(3 * count), np.empty(most, np.int64)
         multipliers, named = np.empty((len(self.levels), most)), np.empty(most, np.bool_)
         out, relaxed = (motion, force, numbers, multipliers, named), tuple[str, ...]()
-        k, choice, exact, violated = solve_tasks(*self._given(kinds, directions), out, limited, robot.total_mass)
+        k, choice, exact, violated, damped = solve_tasks(*self._given(kinds, directions), out, limited)
         if violated or not exact:
             names = map(self.name, numbers[:k][named[:k]].tolist())
             relaxed = *dict.fromkeys(names), *(() if exact else (UNORDERED,))
-        return Solution(kinds, directions, motion, force, numbers[:k], multipliers[:, :k], relaxed, choice)
+        return Solution(kinds, directions, motion, force, numbers[:k], multipliers[:, :k], relaxed, choice, damped > 0)
 
     def _given(self, kinds: Array, directions: Array) -> tuple[Dynamics, Plan, Pair, Pair, Pair, Pair]:
         """Return what kernels get: dynamics, plan, contact modes, equations, distances of links."""
@@ -170,7 +174,7 @@ class TaskProblem:
         """Return rows on the coordinates of the levels: of the active limits (k, ·), of rows on v̇ (r, nv) and on f (r, 3n)."""
         which, k = (solution.active, motions, forces), len(solution.active)
         found = np.empty((k + len(motions), self.robot.na + 3 * len(solution.kinds)))
-        size = fill_rows_of(*self._given(solution.kinds, solution.directions), which, (found,), self.robot.total_mass)
+        size = fill_rows_of(*self._given(solution.kinds, solution.directions), which, (found,))
         return found[:k, :size], found[k:, :size]
 
     def sliding(self, motion: Array) -> Array:
@@ -241,7 +245,7 @@ def _obstacles(again: Callable[[], TaskProblem], solution: Solution, k: int) -> 
     (A, wanted, drift, roots), value = asked.rows, solution.force if asked.of_force else solution.motion
     gradient = A.T @ (roots**2 * (A @ value + drift - wanted))
     if np.linalg.norm(gradient) < 1e-9 * np.linalg.norm(wanted):
-        return ("its own rows contradict each other",)
+        return (DAMPED,) if solution.damped else ("its own rows contradict each other",)
     found: list[tuple[float, str]] = []
     others = [
         (other, A_k) for i, other in enumerate(problem.asked) if i != k and (A_k := _pull(asked, other, solution)) is not None
@@ -270,6 +274,8 @@ def _obstacles(again: Callable[[], TaskProblem], solution: Solution, k: int) -> 
             groups.append((f"task {other.task.label()}", coordinates[start : start + len(rows)]))
             start += len(rows)
         found += _shares(groups, free)
+    if solution.damped and not asked.of_force:
+        found.append((max((share for share, _ in found), default=1.0), DAMPED))
     largest = max((share for share, _ in found), default=0.0)
     named = sorted(((share, name) for share, name in found if share > SHARE * largest), reverse=True)
     return tuple(dict.fromkeys(name for _, name in named)) or ("its own rows contradict each other",)

@@ -40,6 +40,9 @@ class TaskLimits(Record, frozen=True):
     joints: whether position and velocity limits of the robot's joints hold
     braking: deceleration that is reserved for stopping at position limits [rad/s²]
     acceleration: largest joint acceleration [rad/s²]
+    singular: share of the length of a task's row, in the metric of the posture, below which what contacts and tasks above it
+        leave of the row is damped: it asks the joints for at most 1.15 / `singular` times its own acceleration, and is not met;
+        0: no damping
     self_collision: distances that links keep from each other; None: links may collide
     """
 
@@ -49,6 +52,7 @@ class TaskLimits(Record, frozen=True):
     joints: bool = True
     braking: float = 100.0
     acceleration: float = 1e4
+    singular: float = 0.02
     self_collision: SelfCollision | None = None
 
     def __post_init__(self) -> None:
@@ -56,6 +60,8 @@ class TaskLimits(Record, frozen=True):
             raise InputError("limits.friction_margin", f"expected a number in [0, 1), got {self.friction_margin!r}")
         if not 0.0 <= self.normal_force < np.inf:
             raise InputError("limits.normal_force", f"expected a finite number ≥ 0, got {self.normal_force!r}")
+        if not 0.0 <= self.singular < 1.0:
+            raise InputError("limits.singular", f"expected a number in [0, 1), got {self.singular!r}")
         for name in ("torque", "acceleration", "braking"):
             if not getattr(self, name) > 0.0:
                 raise InputError(f"limits.{name}", f"expected a number > 0, got {getattr(self, name)!r}")
