@@ -171,7 +171,7 @@ class Kinematics(DynamicsTerms, frozen=True):
 class Selection(StrEnum):
     """Objective of the choice among equivalent impulses (MATHEMATICS §3.5)."""
 
-    OFF = "off"  # no choice: the law's solution as it is; pivoting laws give a basic solution
+    OFF = "off"  # no choice: the law's solution, which is a basic one of pivoting laws, and small with `coulomb` and four edges
     TORQUE = "torque"  # min ‖τ‖²
     TORQUE_CHANGE = "torque-change"  # min ‖τ − τ_prev‖²
     IMPULSE_CHANGE = "impulse-change"  # min ‖p − p_prev‖²

@@ -1,6 +1,7 @@
-"""Coulomb friction with a friction polygon, as an LCP  [ZD §5, after Anitescu–Potra; MATHEMATICS §3.2]: at the last basis if
-that is still complementary, else by Lemke's method. A contact with μ = ∞ has no λ: its opposite directions imply S v⁺ = T v⁺
-= 0. If no friction is limited, this is the no-slip law and solved as such."""
+"""Coulomb friction with a friction polygon, as an LCP  [ZD §5, after Anitescu–Potra; MATHEMATICS §3.2]. Polygons with four
+edges are boxes, solved by Newton's method (`idyn.solvers.boxed`) or, where that does not end, by Lemke's. Others are solved at
+the last basis if that is still complementary, else by Lemke's method. A contact with μ = ∞ has no λ: its opposite directions
+imply S v⁺ = T v⁺ = 0. If no friction is limited, this is the no-slip law and solved as such."""
 
 from collections.abc import Iterator
 
@@ -11,82 +12,13 @@ from idyn.laws.law import FACE_ZERO, Attempt, Face, Law, LawData, Rung, Solution
 from idyn.laws.no_slip import MOST_SEARCHED, NoSlip, barely_loaded, without_separating
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.records import Mask, Matrix, Vector
-from idyn.solvers.lemke import covering, lemke
-from idyn.solvers.linalg import affine, copy_rows, dot, fill, least, lu_refined
+from idyn.solvers.boxed import FREE, Boxed, solve_boxed
+from idyn.solvers.lemke import basis_solution, covering, lemke
+from idyn.solvers.linalg import affine, copy_rows, dot, fill, least
 from idyn.status import NOT_CERTIFIED, RAY, SINGULAR, SOLVED
 from idyn.terms.reduction import Reduced
 from idyn.terms.stages import ReducedProblem
 from idyn.types import Array
-
-
-@compiled
-def inner(G: Array, i: int, j: int, d: float) -> float:
-    """Return G_i · G_j / d."""
-    return dot(G[i], G[j]) / d
-
-
-@compiled
-def at_basis(G: Array, q: Array, mu: Array, d: float, regularisation: float, basis: Array) -> tuple[Array, Array, bool]:
-    """Return z and w at a complementary basis, and whether the basis is regular. Signs are not checked. The results are those
-    of `idyn.solvers.lemke.basis_solution`, computed without M."""
-    n, size = len(mu), len(q)
-    k = len(G) // max(n, 1) - 1
-    z, w, index, m = np.zeros(size), q.copy(), stack_array(size, np.int64), 0
-    # the basic z
-    for i in range(size):
-        if basis[i]:
-            index[m] = i
-            m += 1
-    # M_BB z_B = −q_B
-    A, b, x = stack_array((m, m)), stack_array(m), stack_array(G.shape[1])
-    for r in range(m):
-        i = index[r]
-        b[r] = -q[i]
-        for c in range(m):
-            j = index[c]
-            A[r, c] = inner(G, i, j, d) if max(i, j) < len(G) else _friction(mu, k, i, j)
-        A[r, r] += regularisation if i < len(G) else 0.0
-    answer, regular = lu_refined(A, b)
-    if not regular:
-        return z, w, False
-    # x = G_Bᵀ z_B
-    fill(x, 0.0)
-    for r in range(m):
-        i = index[r]
-        z[i] = answer[r]
-        if i < len(G):
-            for c in range(len(x)):
-                x[c] += G[i, c] * z[i]
-    # w_N, w_F = G x/d + q
-    for i in range(len(G)):
-        s = dot(G[i], x)
-        w[i] += s / d + regularisation * z[i]
-    # + E λ;  w_λ = μ p_N − Eᵀ p_F
-    for i in range(n):
-        row, friction = len(G) + i, 0.0
-        if mu[i] < np.inf:
-            for j in range(n + k * i, n + k * (i + 1)):
-                w[j] += z[row]
-                friction += z[j]
-            w[row] += mu[i] * z[i] - friction
-    # w_B = 0, without rounding errors
-    for r in range(m):
-        w[index[r]] = 0.0
-    return z, w, True
-
-
-@compiled
-def _friction(mu: Array, k: int, i: int, j: int) -> float:
-    """Return entry (i, j) of M, in a row or a column of λ: μ, −Eᵀ or E."""
-    n = len(mu)
-    if i >= (k + 1) * n:
-        contact = i - (k + 1) * n
-        if mu[contact] == np.inf:
-            return 0.0
-        return mu[contact] if j == contact else -1.0 if n + k * contact <= j < n + k * (contact + 1) else 0.0
-    contact = j - (k + 1) * n
-    return 1.0 if mu[contact] < np.inf and n + k * contact <= i < n + k * (contact + 1) else 0.0
-
 
 NEGATIVE = 1e-10  # a basis is accepted if no variable of the normalised problem is below −NEGATIVE
 REGULARISATIONS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)  # shares of ‖D‖ that regularised rungs add to its diagonal
@@ -163,33 +95,11 @@ class Coulomb(Law):
 
 @entry(Matrix, Vector, Vector, Matrix, float)
 def assemble(Y: Array, b: Array, mu: Array, directions: Array, regularisation: float) -> tuple[Array, Array, float, float]:
-    """Return M and q of the LCP in the order p_N, p_F (contact by contact), λ, and the units of impulse and speed."""
-    n, k = len(mu), len(directions)
-    G, q = stack_array(((k + 1) * n, Y.shape[1])), np.empty((k + 2) * n)
-    d, speed = scaled(Y, b, mu, directions, G, q)
-    M = np.zeros((len(q), len(q)))
-    # D_NN, D_NF, D_FN, D_FF in units of d
-    for i in range(len(G)):
-        for j in range(i + 1):
-            M[i, j] = M[j, i] = inner(G, i, j, d)
-        M[i, i] += regularisation
-    # μ, −Eᵀ and E, where friction is limited
-    for i in range(n):
-        if mu[i] < np.inf:
-            row = (k + 1) * n + i
-            M[row, i] = mu[i]
-            for j in range(n + k * i, n + k * (i + 1)):
-                M[row, j], M[j, row] = -1.0, 1.0
-    return M, q, speed / d, speed
-
-
-@compiled
-def scaled(Y: Array, b: Array, mu: Array, directions: Array, G: Array, q: Array) -> tuple[float, float]:
-    """Fill G, the rows of the factor Y for normals, then for friction directions, and q in units of speed. Return d, the mean
-    diagonal of D_NN, and the unit of speed. With p = speed/d · z, λ = speed · z all entries of M and q are of order one."""
+    """Return M and q of the LCP in the order p_N, p_F (contact by contact), λ, and the units of impulse and speed: with
+    p = speed/d · z, λ = speed · z and d, the mean diagonal of D_NN, all entries of M and q are of order one."""
     n, k, m = len(mu), len(directions), Y.shape[1]
-    d = speed = 0.0
-    # G_N = Y_N, q_N = b_N + φ/dt;  G_F = d_j · (Y_S, Y_T), q_F = d_j · (b_S, b_T) for the polygon's corners d_j
+    G, q, d, speed = stack_array(((k + 1) * n, m)), np.empty((k + 2) * n), 0.0, 0.0
+    # rows of the factor Y: G_N = Y_N, q_N = b_N + φ/dt;  G_F = d_j · (Y_S, Y_T), q_F = d_j · (b_S, b_T) for the corners d_j
     for i in range(n):
         q[i] = b[3 * i + 2]
         for c in range(m):
@@ -200,29 +110,86 @@ def scaled(Y: Array, b: Array, mu: Array, directions: Array, G: Array, q: Array)
             q[row] = x * b[3 * i] + y * b[3 * i + 1]
             for c in range(m):
                 G[row, c] = x * Y[3 * i, c] + y * Y[3 * i + 1, c]
-    # q in units of the largest speed; w_λ = 1 ensures λ = 0 for unlimited friction
     for row in range(len(G)):
         speed = max(speed, abs(q[row]))
-    speed = speed if speed > 0.0 else 1.0
-    for row in range(len(G)):
-        q[row] /= speed
+    d, speed, M = d if d > 0.0 else 1.0, speed if speed > 0.0 else 1.0, np.zeros((len(q), len(q)))
+    # q in units of the largest speed; D_NN, D_NF, D_FN, D_FF in units of d
+    for i in range(len(G)):
+        q[i] /= speed
+        for j in range(i + 1):
+            M[i, j] = M[j, i] = dot(G[i], G[j]) / d
+        M[i, i] += regularisation
+    # μ, −Eᵀ and E, where friction is limited; otherwise w_λ = 1 ensures λ = 0
     for i in range(n):
-        q[len(G) + i] = 1.0 if mu[i] == np.inf else 0.0
-    return d if d > 0.0 else 1.0, speed
+        row = (k + 1) * n + i
+        q[row] = 1.0 if mu[i] == np.inf else 0.0
+        if mu[i] < np.inf:
+            M[row, i] = mu[i]
+            for j in range(n + k * i, n + k * (i + 1)):
+                M[row, j], M[j, row] = -1.0, 1.0
+    return M, q, speed / d, speed
+
+
+ROOT = 0.5**0.5  # coordinates a = ROOT (s + t) and c = ROOT (t − s) are along the edges of a polygon with four corners
+
+
+@compiled
+def solve_as_box(Y: Array, b: Array, mu: Array, reach: float, basis: Array, warm: bool) -> tuple[Array, Array, int, int, Array]:
+    """Solve a problem with four edges, corners of length `reach`, and finite friction. Results: see `solve_coulomb`."""
+    n, rows, d, speed = len(mu), len(b), 0.0, 0.0
+    G, q, slope, inverse = stack_array(Y.shape), stack_array(rows), stack_array(n), stack_array(rows)
+    p, u, mode = np.empty(rows), stack_array(rows), stack_array(rows)
+    for i in range(n):
+        s, t, r = 3 * i, 3 * i + 1, 3 * i + 2
+        slope[i] = ROOT * reach * mu[i]
+        q[s], q[t], q[r] = b[r], ROOT * (b[s] + b[t]), ROOT * (b[t] - b[s])
+        for c in range(Y.shape[1]):
+            G[s, c], G[t, c], G[r, c] = Y[r, c], ROOT * (Y[s, c] + Y[t, c]), ROOT * (Y[t, c] - Y[s, c])
+        speed = max(speed, -q[s], abs(q[t]), abs(q[r]))  # speeds that friction or non-penetration has to stop
+        # modes: a sliding contact is at the limits that its loaded directions +s, +t, −s, −t have in common
+        x, y = int(basis[i, 1]) - int(basis[i, 3]), int(basis[i, 2]) - int(basis[i, 4])
+        for e in range(3):
+            inverse[s + e] = dot(G[s + e], G[s + e])
+            d = max(d, inverse[s + e])
+            side = 0 if e == 0 or not basis[i, 5] else x + y if e == 1 else y - x
+            mode[s + e] = 1.0 if side > 0 else -1.0 if side < 0 or (e > 0 and slope[i] == 0.0) else FREE if basis[i, 0] else 0.0
+    for r in range(rows):
+        inverse[r] = 1.0 / inverse[r] if inverse[r] > 0.0 else 0.0
+    problem = Boxed(G, q, slope, inverse, d if d > 0.0 else 1.0, speed if speed > 0.0 else 1.0)
+    status, iterations = solve_boxed(problem, mode, warm, p, u)
+    flags, after = np.empty((n, 6), dtype=np.bool_), np.empty((n, 6), dtype=np.bool_)
+    for i in range(n):
+        s, t, r = 3 * i, 3 * i + 1, 3 * i + 2
+        for e in range(s, s + 3):
+            u[e] = 0.0 if mode[e] == FREE else u[e]  # without rounding errors
+        # λ = max −d_j · û_T, w_F = d_j · û_T + λ
+        along, across, normal = ROOT * reach * (u[t] - u[r]), ROOT * reach * (u[t] + u[r]), max(p[s], 0.0)
+        slide, most = max(abs(along), abs(across)), slope[i] * normal
+        flags[i, 0], flags[i, 1] = u[s] <= FACE_ZERO, slide > FACE_ZERO
+        flags[i, 2], flags[i, 4] = along + slide <= 3 * FACE_ZERO, slide - along <= 3 * FACE_ZERO
+        flags[i, 3], flags[i, 5] = across + slide <= 3 * FACE_ZERO, slide - across <= 3 * FACE_ZERO
+        p_a, p_c = min(max(p[t], -most), most), min(max(p[r], -most), most)
+        after[i, 0], after[i, 5] = mode[s] == FREE, mode[s] == FREE and not (mode[t] == mode[r] == FREE)
+        p[s], p[t], p[r] = ROOT * (p_a - p_c), ROOT * (p_a + p_c), normal
+        after[i, 1], after[i, 2], after[i, 3], after[i, 4] = p[s] > 0.0, p[t] > 0.0, p[s] < 0.0, p[t] < 0.0
+    return p, flags, status, iterations, after
 
 
 @entry(Matrix, Vector, Vector, Matrix, Mask, bool, float, int)
 def solve_coulomb(
     Y: Array, b: Array, mu: Array, directions: Array, guess: Array, warm: bool, regularisation: float, max_pivots: int
 ) -> tuple[Array, Array, int, int, Array]:
-    """Solve at the basis `guess` (warm) or by Lemke's method.
-
-    Return p (3n), flags of the face, status, pivots and basis (n, k + 2) in the order N, F, λ.
-    """
+    """Solve at the basis `guess` (warm) or by Lemke's method; boxes by Newton's method, if that ends. Return p (3n), flags of
+    the face, status, pivots and basis (n, k + 2) in the order N, F, λ."""
     n, k = len(mu), len(directions)
-    size = (k + 2) * n
-    basis, parts = stack_array(size, np.bool_), stack_array(n, np.bool_)
-    status, pivots = SOLVED, 0
+    if k == 4 and regularisation == 0.0 and not unlimited_somewhere(mu, False)[0]:
+        solution = solve_as_box(Y, b, mu, directions[0, 0], guess, warm)
+        if warm or solution[2] == SOLVED:
+            return solution
+    size, status, pivots = (k + 2) * n, SOLVED, 0
+    basis, parts, w = stack_array(size, np.bool_), stack_array(n, np.bool_), np.empty(size)
+    M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)
+    fill(parts, False)
     if warm:
         # z, w at the last basis
         for i in range(n):
@@ -230,10 +197,8 @@ def solve_coulomb(
             for j in range(k):
                 basis[n + k * i + j] = guess[i, 1 + j]
             basis[(k + 1) * n + i] = guess[i, k + 1]
-        G, q = stack_array(((k + 1) * n, Y.shape[1])), stack_array(size)
-        d, speed = scaled(Y, b, mu, directions, G, q)
-        z, w, regular = at_basis(G, q, mu, d, regularisation, basis)
-        unit, status = speed / d, SOLVED if regular else SINGULAR
+        z, w, regular = basis_solution(M, q, basis)
+        status = SOLVED if regular else SINGULAR
         # z ≥ 0, w ≥ 0; except w_F of separating contacts of unlimited friction
         for i in range(n):
             parts[i] = mu[i] == np.inf and speed * w[i] > FACE_ZERO
@@ -245,16 +210,12 @@ def solve_coulomb(
                 status = NOT_CERTIFIED
     else:
         # Lemke's method; after a failure with another covering vector
-        M, q, unit, speed = assemble(Y, b, mu, directions, regularisation)
-        fill(parts, False)
-        z, status, pivots, basis = lemke(M, q, max_pivots, covering(len(q), 0.0))
-        w = np.empty(size)
-        affine(M, z, q, w)
-        if size > 0 and (status != SOLVED or least(z) < -NEGATIVE or least(w) < -NEGATIVE):
-            z, status, more, basis = lemke(M, q, max_pivots, covering(len(q), 1.0))
+        for spread in (0.0, 1.0):
+            z, status, more, basis = lemke(M, q, max_pivots, covering(size, spread))
             affine(M, z, q, w)
             pivots += more
-
+            if status == SOLVED and least(z) >= -NEGATIVE and least(w) >= -NEGATIVE:
+                break
     # p from z; the face: w_N = 0, λ > 0, w_F = 0
     p, flags, after = np.zeros(3 * n), np.empty((n, k + 2), dtype=np.bool_), np.empty((n, k + 2), dtype=np.bool_)
     for i in range(n):

@@ -193,12 +193,12 @@ def lu_factor(A: Array) -> tuple[Array, Array, bool]:
     """Return the LU factors of A with partial pivoting, packed, the row order, and whether A is regular: all pivots exceed
     1e-13 of its largest entry."""
     LU, order = A.copy(), np.empty(len(A), dtype=np.int64)
-    regular = _factor(LU, order)
-    return LU, order, regular
+    return LU, order, lu_in_place(LU, order)
 
 
 @compiled
-def _factor(LU: Array, order: Array) -> bool:
+def lu_in_place(LU: Array, order: Array) -> bool:
+    """Replace a matrix by the factors of `lu_factor`, fill the row order and return whether it is regular."""
     n = len(LU)
     largest = 0.0
     # scale
@@ -230,14 +230,15 @@ def _factor(LU: Array, order: Array) -> bool:
 
 @compiled
 def lu_solve(LU: Array, order: Array, b: Array) -> Array:
-    """Return the solution of A x = b, from the results of `lu_factor`."""
+    """Return the solution of A x = b, see `lu_substitute`."""
     x = np.empty(len(b))
-    _substitute(LU, order, b, x)
+    lu_substitute(LU, order, b, x)
     return x
 
 
 @compiled
-def _substitute(LU: Array, order: Array, b: Array, x: Array) -> None:
+def lu_substitute(LU: Array, order: Array, b: Array, x: Array) -> None:
+    """Fill x with the solution of A x = b, from the results of `lu_factor`."""
     n = len(b)
     # L y = P b, then U x = y
     for i in range(n):
@@ -261,15 +262,15 @@ def lu_refined(A: Array, b: Array) -> tuple[Array, bool]:
     rest, change = stack_array(n), stack_array(n)
     # x = A⁻¹ b
     copy_rows(A, LU)
-    if not _factor(LU, order):
+    if not lu_in_place(LU, order):
         return x, False
-    _substitute(LU, order, b, x)
+    lu_substitute(LU, order, b, x)
     # x += A⁻¹ (b − A x)
     for i in range(n):
         rest[i] = b[i]
         for j in range(n):
             rest[i] -= A[i, j] * x[j]
-    _substitute(LU, order, rest, change)
+    lu_substitute(LU, order, rest, change)
     axpy(1.0, change, x)
     return x, True
 
