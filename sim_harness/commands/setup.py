@@ -25,9 +25,8 @@ from idyn.errors import ConfigError, InputError
 from idyn.laws import LAWS
 from idyn.model.robot import Robot
 from sim_harness.commands.output import progress_bar
-from sim_harness.compare.ambiguity import ambiguities, ambiguities_text
 from sim_harness.compare.settings import ComparisonSettings, is_comparison
-from sim_harness.compare.studies import CHECKOUT, comparison_module, is_scene, scene_module
+from sim_harness.compare.studies import CHECKOUT, comparison_module, is_scene, scene_module, study_module
 from sim_harness.doctor import Fact, bench_server, facts
 from sim_harness.new.draft import draft
 from sim_harness.new.source import draft_name, find_model, poses_of
@@ -63,10 +62,11 @@ def run_check(options: argparse.Namespace) -> tuple[Any, bool]:
 
 
 def _log(options: argparse.Namespace) -> tuple[Any, bool]:
-    """Report the ticks of a log with several outcomes under the same torques. Such ticks are not errors."""
+    """Report the ticks of a log with several outcomes under the same torques, in a checkout only. Such ticks are no errors."""
+    study, log = study_module("check LOG", f"{CHECKOUT}.ambiguity"), options.what
     with progress_bar(0) as progress:
-        checks = ambiguities(Path(options.what), options.every, options.samples, lambda _: progress(options.what, 1))
-    print(ambiguities_text(checks))
+        checks = study.ambiguities(Path(log), options.every, options.samples, lambda _: progress(log, 1))
+    print(study.ambiguities_text(checks))
     return msgspec.to_builtins(checks), True
 
 

@@ -24,7 +24,6 @@ from idyn import ConfigError, State, load_controller
 from idyn.laws import SensedSettings
 from sim_harness.commands.main import main
 from sim_harness.compare import jobs
-from sim_harness.compare.ambiguity import Ambiguities, Ambiguity, ambiguities, ambiguities_text
 from sim_harness.compare.executors import run_tasks
 from sim_harness.compare.jobs import LOG, RESULT, finished, run_task
 from sim_harness.compare.results import Options, Runs, statistic
@@ -40,6 +39,7 @@ from sim_harness.run.experiment import CONTROLLER, SUMMARY, TRACE
 from sim_harness.run.logs import summarise_log
 from sim_harness.run.plan import load_plan
 from sim_harness.studies import own_robots, paper
+from sim_harness.studies.ambiguity import Ambiguities, Ambiguity, ambiguities, ambiguities_text
 from sim_harness.studies.controllers import CONTROLLERS
 from sim_harness.studies.paper import ComparisonSettings, SceneSettings, all_tasks, load_comparison, plan_of, run_comparisons
 
