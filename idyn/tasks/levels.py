@@ -65,8 +65,8 @@ def levels_of(d: Dynamics, pool: Pool, held: Held, tasks: Tasks, forces: Tasks, 
     # rows of motions
     H, level_z, pivots_z = matrix(pool, na, na), indices(pool, na), indices(pool, na)
     X = zero_matrix(pool, na + 1, len(held.rows) + len(tasks[0]) + F.shape[1] + len(base))
-    ends, fixed = indices(pool, count), vector(pool, na)
-    _stack((d, held), tasks, (middle, stretch, posture), (F, forces[3], ranks, pivots), base, least, (X, ends))
+    ends, fixed, scales = indices(pool, count), vector(pool, na), vector(pool, count)
+    _stack((d, held), tasks, (middle, stretch, posture), (F, forces[3], ranks, pivots), base, least, (X, ends, scales))
     kept, rank = _reduce_motions(X, len(held.rows), ends, least, H, (level_z, pivots_z, fixed))
     passive, last = ends[count - 1] if count > 0 else len(held.rows), ranks[count]
     D = na - kept + internal
@@ -98,28 +98,27 @@ def levels_of(d: Dynamics, pool: Pool, held: Held, tasks: Tasks, forces: Tasks, 
     place, closes, counts = indices(pool, D), indices(pool, count + 2), indices(pool, 3)
     _fill_priorities(level_z[kept:], level_i, place, closes)
     counts[0], counts[1], counts[2], damped = kept, rank, last, indices(pool, 1)
-    damped[0] = _damp(X[: na + 1], pivots_z[kept:rank], L, beta, singular)
+    damped[0] = _damp(L, beta, scales, level_z[kept:rank], singular)
     return Levels(middle, stretch, H, H_i, counts, fixed[:kept], pushes, L, beta, place, closes, damped)
 
 
 @compiled
-def _damp(X: Array, pivots: Array, L: Array, beta: Array, singular: float) -> int:
-    """Damp the rows of motions that hardly change their own coordinate: move their targets to what damped accelerations reach
-    [Nakamura and Hanafusa 1986]. Return how many these are. pivots: their columns in X; singular: see `TaskLimits.singular`
+def _damp(L: Array, beta: Array, scales: Array, level_of: Array, singular: float) -> int:
+    """Damp the rows of motions that hardly change their own coordinate [Nakamura and Hanafusa 1986]. Return how many these are.
+    scales: of the levels; level_of: level of each row; singular: see `TaskLimits.singular`
 
-    A row asks c = r/l, r: what the coordinates before it leave, l = Λ_jj. With l below a share s of its length it asks
-    c = l r/(l² + λ²), λ = s/2 √(1 − l²/s²): at most 1.15 r/s.
+    A row costs (l c − r)², r: what the coordinates before it leave, l = Λ_jj. With l below a share s of its level's scale it
+    costs (l c − r)² + λ² c², λ = s/2 √(1 − l²/s²), which is (l′ c − r′)² and a constant, l′² = l² + λ², r′ = r l/l′.
+    It asks c = r′/l′, at most 1.15 r/s.
     """
-    count, c = 0, stack_array(len(pivots))
-    for j in range(len(pivots)):
-        left, l, square = beta[j] - dot(L[j, :j], c[:j]), abs(L[j, j]), 0.0
-        for k in range(len(X) - 1):
-            square += X[k, pivots[j]] * X[k, pivots[j]]
-        least = singular * np.sqrt(square)
-        if l < least:
-            part = l * l / (l * l + 0.25 * (least * least - l * l))
-            beta[j] -= (1.0 - part) * left
-            left *= part
+    count, c = 0, stack_array(len(level_of))
+    for j in range(len(level_of)):
+        left, l, least = beta[j] - dot(L[j, :j], c[:j]), abs(L[j, j]), singular * scales[level_of[j]]
+        if l < least < np.inf:
+            damped = np.sqrt(l * l + 0.25 * (least * least - l * l))
+            beta[j] -= (1.0 - l / damped) * left
+            left *= l / damped
+            L[j, j] = damped if L[j, j] > 0.0 else -damped
             count += 1
         c[j] = left / L[j, j]
     return count
@@ -228,30 +227,37 @@ def _stack(
     forces: tuple[Array, ...],
     base: Array,
     least: Array,
-    out: tuple[Array, Array],
+    out: tuple[Array, Array, Array],
 ) -> None:
     """Fill the rows on y as columns, right sides last: held rows; those of each level; then the other rows of forces and the
     unactuated rows, which the reflections only pass through. `least` becomes that of all.
 
-    out: (X (na + 1, ·) of zeros, wide enough, end of the rows of each level)
+    out: (X (na + 1, ·) of zeros, wide enough, end of the rows of each level, scale of each level: of its shortest row)
     """
     (A, wanted, roots, ends), (middle, stretch, posture), (F, closes, ranks, pivots) = tasks, metric, forces
-    (d, held), (X, found) = at, out
+    (d, held), (X, found, scale), u = at, out, at[0].given.model.u
     na, nu, internal, k = len(middle), len(base), len(F) - base.shape[1], len(held.rows)
     last = len(A) - na if posture >= 0 else len(A)
-    line, row, first, begin, lengths = stack_array(na + 1), k, 0, 0, stack_array(nu)
+    line, row, first, begin, lengths = stack_array(na + 1), k, 0, 0, stack_array((2, nu))
     for i in range(nu):
-        lengths[i] = 0.0
+        lengths[0, i] = 0.0
         for j in range(na):
             term = held.base[i, j] * stretch[j]
-            lengths[i] += term * term
+            lengths[0, i] += term * term
+    for i in range(nu):  # directions of a base have the scale of the longest of three
+        lengths[1, i], joint = lengths[0, i], d.given.model.dof_joint
+        for c in range(nu):
+            if joint[u[c]] == joint[u[i]] and c // 3 == i // 3:
+                lengths[1, i] = max(lengths[1, i], lengths[0, c])
     for i in range(k):
         _put(held.rows[i], 1.0, (middle, stretch), X, i)
     for level in range(len(ends)):
+        scale[level] = np.inf
         for i in range(first, min(ends[level], last)):
-            length = _actuated(d, held, A[i], wanted[i], (stretch, lengths), line)
+            length, size = _actuated(d, held, A[i], wanted[i], (stretch, lengths), line)
             _put(line, roots[i], (middle, stretch), X, row)
             least[level] = max(least[level], SINGULAR * roots[i] * length)
+            scale[level] = min(scale[level], roots[i] * size)
             row += 1
         for i in range(begin + ranks[level + 1] - ranks[level], closes[level]):
             for j in range(na + 1):
@@ -278,10 +284,12 @@ def _put(line: Array, root: float, metric: tuple[Array, Array], X: Array, row: i
 
 
 @compiled
-def _actuated(d: Dynamics, held: Held, A: Array, wanted: float, scales: tuple[Array, Array], line: Array) -> float:
-    """Fill the row on v̇_a, with its right side, of a row A v̇ = wanted. Return the length of its terms, before they cancel.
-    scales: (diagonal of W⁻¹ (na), squared lengths of E W⁻¹ (nu))"""
-    (stretch, lengths), u, a, square = scales, d.given.model.u, d.given.model.a, 0.0
+def _actuated(
+    d: Dynamics, held: Held, A: Array, wanted: float, scales: tuple[Array, Array], line: Array
+) -> tuple[float, float]:
+    """Fill the row on v̇_a, with its right side, of a row A v̇ = wanted. Return the length of its terms, before they cancel, and
+    that of a row in a usual direction. scales: (diagonal of W⁻¹ (na), squared lengths of E W⁻¹, usual ones (2, nu))"""
+    (stretch, lengths), u, a, square, usual = scales, d.given.model.u, d.given.model.a, 0.0, 0.0
     for j in range(len(a)):
         line[j] = A[a[j]]
         term = line[j] * stretch[j]
@@ -290,8 +298,9 @@ def _actuated(d: Dynamics, held: Held, A: Array, wanted: float, scales: tuple[Ar
     for i in range(len(u)):
         if A[u[i]] != 0.0:
             axpy(-A[u[i]], held.base[i], line)
-            square += A[u[i]] * A[u[i]] * lengths[i]
-    return np.sqrt(square)
+            square += A[u[i]] * A[u[i]] * lengths[0, i]
+            usual += A[u[i]] * A[u[i]] * (lengths[1, i] - lengths[0, i])
+    return np.sqrt(square), np.sqrt(square + usual)
 
 
 @compiled

@@ -40,9 +40,9 @@ class TaskLimits(Record, frozen=True):
     joints: whether position and velocity limits of the robot's joints hold
     braking: deceleration that is reserved for stopping at position limits [rad/s²]
     acceleration: largest joint acceleration [rad/s²]
-    singular: share of the length of a task's row, in the metric of the posture, below which what contacts and tasks above it
-        leave of the row is damped: it asks the joints for at most 1.15 / `singular` times its own acceleration, and is not met;
-        0: no damping
+    singular: share of the usual length of a task's row, in the metric of the posture, below which what contacts and tasks
+        above it leave of the row is damped: it asks the joints for at most 1.15 / `singular` times the usual accelerations, and
+        is not met; 0: no damping
     self_collision: distances that links keep from each other; None: links may collide
     """
 
