@@ -83,6 +83,8 @@ class RobotSettings(Settings, frozen=True):
     armature: NonNegative | dict[str, NonNegative] = 0.0
     # acceleration in the world [m/s²]; absent: that of an MJCF, else 9.81 downwards
     gravity: tuple[float, float, float] | None = None
+    # joints of the motors in the order of the robot's own messages, '' where one moves none, for `idyn bridge unitree`
+    motors: tuple[str, ...] = ()
     # joint angles of the nominal stance [rad], within the limits of the URDF; 0 for joints left out. Joints without a motor in
     # a closed chain are moved until it is closed
     standing: dict[str, float] = msgspec.field(default_factory=dict)

@@ -10,16 +10,16 @@ import numpy as np
 
 from controllers.robot.load import load_robot
 from idyn.errors import ConfigError, nearest
-from idyn.model.robot import Robot
 from sim_harness.commands.clients import address_of, end_by_signal, keys_of
 from sim_harness.report.tables import Table, text_table
 from transport.bridges.unitree import bridge as unitree
 from transport.bridges.unitree.bridge import ServedRobot
 from transport.bridges.unitree.dds import Bus, MotionSwitcher
 from transport.bridges.unitree.low_level import LowLevel
-from transport.bridges.unitree.low_state import PERIOD_NS, ROBOTS, StateDecoder
+from transport.bridges.unitree.low_state import PERIOD_NS, StateDecoder
 from transport.bridges.unitree.messages import RawLog
-from transport.bridges.unitree.script import KD, PostureMotion, Step, parse_script, read_script
+from transport.bridges.unitree.robot import UnitreeRobot, unitree_robot
+from transport.bridges.unitree.script import PostureMotion, Step, parse_script, read_script
 from transport.robot.client import RobotClient, hello_for
 from transport.server.process import real_time, steady
 
@@ -34,31 +34,26 @@ Motors: up to {most} N·m by limits of the model. The bridge ends with damping; 
 
 
 def run_unitree(options: argparse.Namespace) -> tuple[Any, bool]:
-    robot = ROBOTS[options.robot]
-    steps = parse_script("stand 10\nlie", "default") if options.script is None else read_script(options.script)
-    if not robot.lying and any(step.word == "lie" for step in steps):
-        if options.script is not None:
-            raise ConfigError("script", f"{options.robot} cannot lie down")
-        steps = [step for step in steps if step.word != "lie"]
-    model, stance = load_robot(robot.model)
+    robot = unitree_robot(options.robot)
+    model, default = robot.model, "stand 10\nlie" if "lie" in robot.postures else "stand 10"
+    steps = parse_script(default, "default") if options.script is None else read_script(options.script)
+    if "lie" not in robot.postures and any(step.word == "lie" for step in steps):
+        raise ConfigError("script", f"{options.robot} cannot lie down")
     for name in (name for step in steps for name in step.joints):
         if name not in model.joint_names:
             raise ConfigError("script", f"unknown joint '{name}'{nearest(name, model.joint_names)}")
-    postures = {"stand": model.joint_angles(stance)}
-    if robot.lying:
-        postures["lie"] = np.array([robot.lying[robot.joints.index(name)] for name in model.joint_names])
     if not (options.dry_run or options.yes):
         _confirm(CHECKLIST.format(interface=options.interface, most=f"{float(model.limits.tau_max.max()):g}"))
-    decoder, bus = StateDecoder(robot, model.joint_names), Bus(options.domain, options.interface)
+    decoder, bus = StateDecoder(robot), Bus(options.domain, options.interface)
     if options.dry_run:
-        return _show(LowLevel(decoder, model.limits.tau_max, bus), steps, postures)
+        return _show(LowLevel(decoder, bus), steps)
     if options.release:
         print(f"released the robot's own controller: {MotionSwitcher(bus).release() or 'none was active'}")
     end = end_by_signal()
     recording = nullcontext() if options.log is None else closing(RawLog(options.log, robot.family))
     with real_time("auto"), steady(), recording as log:
-        link = LowLevel(decoder, model.limits.tau_max, bus, log)
-        report = unitree.Bridge(link, postures, print, _served(options, model)).run(steps, end.is_set)
+        link = LowLevel(decoder, bus, log)
+        report = unitree.Bridge(link, print, _served(options, robot)).run(steps, end.is_set)
     print(text_table(_table(report)))
     for mode, count in sorted(report.modes.items()):
         print(f"{mode}: {count}")
@@ -67,13 +62,13 @@ def run_unitree(options: argparse.Namespace) -> tuple[Any, bool]:
     return _figures(report), not report.ended
 
 
-def _served(options: argparse.Namespace, model: Robot) -> ServedRobot | None:
+def _served(options: argparse.Namespace, robot: UnitreeRobot) -> ServedRobot | None:
     """Return what answers states by a server; None without `--connect`."""
     if options.connect is None:
         return None
-    hello = hello_for(model, 1e-9 * PERIOD_NS, name=f"bridge {options.robot}", measured="imu")
+    hello = hello_for(robot.model, 1e-9 * PERIOD_NS, name=f"bridge {options.robot}", measured="imu")
     client = RobotClient(options.connect, hello, connect_ms=CONNECT_MS)
-    return ServedRobot(model, client, KD)
+    return ServedRobot(robot, client)
 
 
 def _confirm(checklist: str) -> None:
@@ -85,18 +80,18 @@ def _confirm(checklist: str) -> None:
         raise ConfigError("checklist", "not confirmed; nothing was sent")
 
 
-def _show(link: LowLevel, steps: list[Step], postures: dict[str, Any]) -> tuple[Any, bool]:
+def _show(link: LowLevel, steps: list[Step]) -> tuple[Any, bool]:
     """Print the present angles and the goal of the first step. Nothing is sent."""
     state, motors, joints = link.state(5.0), link.decoder.motors.tolist(), link.decoder.joints
     if state is None:
         raise ConfigError("robot", "no state within 5 s; is the domain right, and the interface?")
-    motion = PostureMotion(state.q, state.t, postures[steps[0].word], kp=link.decoder.robot.kp)
+    goals = link.decoder.robot.postures[steps[0].word]
+    motion = PostureMotion(link.decoder.robot, state, goals)
     last = motion.command(state.t + motion.seconds)
     rows = [["joint", "motor", "angle rad", "goal rad", "kp N·m/rad", "kd N·m·s/rad"]]
     for k, name in enumerate(joints):
-        goal = postures[steps[0].word][k]
-        rows.append([name, str(motors[k]), f"{state.q[k]:.3f}", f"{goal:.3f}", f"{last.kp[k]:.3g}", f"{last.kd[k]:.3g}"])
-    print(f"Nothing is sent. First step: {steps[0].word}, {motion.seconds:.1f} s, gains up to {last.kp[0]:g} and {KD:g}.")
+        rows.append([name, str(motors[k]), f"{state.q[k]:.3f}", f"{goals[k]:.3f}", f"{last.kp[k]:.3g}", f"{last.kd[k]:.3g}"])
+    print(f"Nothing is sent. First step: {steps[0].word}, {motion.seconds:.1f} s.")
     print(text_table(rows))
     return {"joints": dict(zip(joints, state.q.tolist(), strict=True))}, True
 

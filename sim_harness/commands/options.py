@@ -257,7 +257,7 @@ def bridge(parser: ArgumentParser) -> None:
 
 
 def _unitree(parser: ArgumentParser) -> None:
-    parser.add_argument("--robot", required=True, choices=["go2", "g1"], help="the robot")
+    parser.add_argument("--robot", required=True, help="name or path of its robot file, as of `idyn new`")
     parser.add_argument("--domain", type=int, default=0, help="DDS domain: 0 on a robot (default), 1 in Unitree's simulator")
     parser.add_argument("--interface", default="lo", help="network interface (default: %(default)s, this machine only)")
     parser.add_argument("--script", type=Path, metavar="FILE", help="what to do, one step per line (default: stand 10, lie)")

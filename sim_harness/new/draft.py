@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from scipy.optimize import least_squares
 
 from controllers.planners.two_legs.feet import feet_of as soles_of
@@ -32,6 +33,7 @@ from sim_harness.new.source import (
 )
 from sim_harness.new.toml import (
     controller_section,
+    estimator_section,
     experiment_section,
     fixed_section,
     header,
@@ -165,6 +167,14 @@ def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False, fixe
     return _fixed(model, model.robot("fixed"), poses, f"{why}: fixed to the world")
 
 
+def _edge(foot: Foot) -> Foot:
+    """Return a foot without width, as of a leg of five joints, which do not roll it."""
+    places = np.array([point.offset for point in foot.points])
+    middle, ends = places.mean(axis=0), (places[:, 0].max(), places[:, 0].min())
+    edge = [tuple(np.round([x, *middle[1:]], 4).tolist()) for x in ends]
+    return foot._replace(places=tuple(replace(foot.points[0], offset=end, name="") for end in edge))
+
+
 def _stands(feet: Sequence[Foot]) -> bool:
     return len(feet) > 2 or (len(feet) == 2 and all(foot.is_flat for foot in feet))
 
@@ -215,6 +225,9 @@ def _on_level_feet(robot: Robot, feet: Sequence[Foot], pose: Pose | None, q: Arr
 
 
 def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose, hints: Sequence[str], *, stand: bool) -> Draft:
+    if len(feet) == 2 and all(len(foot.limb.joints) == FREEDOMS - 1 for foot in feet):
+        feet = [_edge(foot) for foot in feet]
+        robot = robot.variant(contact=tuple(point for foot in feet for point in foot.points))
     found = [f"{len(feet)} feet: {foot_list(feet)}", *hints]
     height = _hip_height(robot, feet, standing(robot, pose.angles))
     found += [
@@ -224,7 +237,12 @@ def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose, hint
     refusal = mujoco_refusal(robot)
     found += [*_unlimited(robot), *refusal]
     own, walks = _controlled(robot, feet, pose, height, stand=stand, mujoco=not refusal)
-    text = "\n".join([header(model.path.name, found), robot_section(model.reference, feet, pose), *own])
+    motors, sensing, imu = model.interface(robot, standing(robot, pose.angles))
+    if sensing:
+        own.insert(1, estimator_section(sensing))
+        if robot.frames.attached(imu).joint > 1:
+            found.append(f"the IMU is on {imu}, whose joints must keep the angles of `standing`")
+    text = "\n".join([header(model.path.name, found), robot_section(model.reference, feet, pose, motors), *own])
     return Draft(text, tuple(found), len(feet), walks, tuple(warnings_of(model, robot)))
 
 
@@ -233,11 +251,13 @@ def _controlled(
 ) -> tuple[list[str], bool]:
     """Return the sections of controller and experiment, and whether the robot walks. height: of the hips [m]"""
     stiffness = robot.weight * height
-    if len(feet) == 2 and all(len(foot.limb.joints) >= FREEDOMS for foot in feet):
-        half = min(min(sole.half) for sole in soles_of(robot, standing(robot, pose.angles)))
-        own = two_legs_section(stiffness, height, min(MARGIN, SHARE * half), walks=not stand)
-        duration = 10.0 if stand else way_on_two_legs(height)[1] + STANDING
-        return [own, experiment_section(mujoco=mujoco, switches=True, law="cone", duration=duration)], not stand
+    least = min(len(foot.limb.joints) for foot in feet)
+    if len(feet) == 2 and least >= FREEDOMS - 1:
+        halves = [each for sole in soles_of(robot, standing(robot, pose.angles)) for each in sole.half if each > 0.0]
+        half, walks = min(halves), least >= FREEDOMS and not stand
+        own = two_legs_section(stiffness, height, min(MARGIN, SHARE * half), walks=walks)
+        duration = way_on_two_legs(height)[1] + STANDING if walks else 10.0
+        return [own, experiment_section(mujoco=mujoco, switches=True, law="cone", duration=duration)], walks
     walks = not stand and len(feet) == 4 and all(len(foot.limb.joints) == 3 for foot in feet)
     return [controller_section(stiffness, height, walks), experiment_section(mujoco=mujoco, switches=True)], walks
 

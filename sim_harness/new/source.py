@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
 from scipy.optimize import least_squares
+from scipy.spatial.transform import Rotation
 
 from controllers.robot.load import DESCRIPTIONS, ROBOT_DATA, has_descriptions, shared_folder, urdf_path
 from idyn.errors import ConfigError, ModelError, install_command, nearest
@@ -23,7 +24,7 @@ PREFERRED = ("standing", "stand", "stance", "half_sitting", "home", "initial", "
 """Names of poses in SRDF files, the best first."""
 
 COMPUTED = "computed"  # beginning of the source of a pose of `below_the_hips`
-REACH, UPRIGHT = 0.8, 0.9  # height of a hip above its foot, as a share of the length of the leg; on soles
+REACH, UPRIGHT = 0.8, 0.93  # height of a hip above its foot, as a share of the length of the leg; on soles
 INSIDE = 0.15  # distance of the angles of a leg from their limits: the steps need it [rad]
 BALANCING, BALANCED = 4, 0.003  # balance of a computed pose: largest number of iterations, tolerance [m]
 LEVELLING = 100  # largest number of evaluations when feet are made level within the limits of joints
@@ -117,7 +118,7 @@ def rounded(robot: Robot, angles: dict[str, float]) -> dict[str, float]:
 
 
 def below_the_hips(robot: Robot, feet: Sequence[Foot], q: Array) -> Pose:
-    """Return a pose near q with each foot below its first joint, all shifted alike so that the middle of the contact places is
+    """Return a pose near q with each foot below its hip, all shifted alike so that the middle of the contact places is
     below the centre of mass."""
     others, legs = middle(robot), [joint for foot in feet for joint in foot.limb.joints]
     height, shift = min((UPRIGHT if foot.is_flat else REACH) * _length(robot, foot, q) for foot in feet), np.zeros(2)
@@ -187,10 +188,17 @@ def steadiness(robot: Robot, feet: Sequence[Foot], q: Array) -> float:
 
 
 def _length(robot: Robot, foot: Foot, q: Array) -> float:
-    """Return the length of a leg: the sum of the distances between its joints and the foot [m]."""
+    """Return the length of a leg: the sum of the distances between its joints, from the hip on, and the foot [m]."""
+    return float(sum(np.linalg.norm(b - a) for a, b in pairwise(_from_hip(robot, foot, q))))
+
+
+def _from_hip(robot: Robot, foot: Foot, q: Array) -> list[Array]:
+    """Return the origins of the joints of a leg from that on at which the thigh begins, and the contact place [m] (3): those
+    before it are nearer to one another than half the longest distance between two."""
     placements = robot.terms(q, np.zeros(robot.nv)).placements
     origins = [placements[joint, 9:] for joint in foot.limb.joints] + [_contact(robot, foot, q)]
-    return float(sum(np.linalg.norm(b - a) for a, b in pairwise(origins)))
+    lengths = np.array([np.linalg.norm(b - a) for a, b in pairwise(origins)])
+    return origins[int(np.argmax(lengths > 0.5 * lengths.max())) :]
 
 
 def _contact(robot: Robot, foot: Foot, q: Array) -> Array:
@@ -200,12 +208,12 @@ def _contact(robot: Robot, foot: Foot, q: Array) -> Array:
 
 
 def _leg(robot: Robot, foot: Foot, q: Array, height: float, shift: Array) -> dict[str, float]:
-    """Return the angles of a leg with its contact place `height` below its first joint, and shifted in the plane [m] (2)."""
+    """Return the angles of a leg with its contact place `height` below its hip, and shifted in the plane [m] (2)."""
     rows = [k for k, dof in enumerate(robot.tree.a.tolist()) if robot.tree.dof_joint[dof] in foot.limb.joints]
     low, high = np.maximum(robot.limits.q_min[rows], -np.pi), np.minimum(robot.limits.q_max[rows], np.pi)
     inside = np.minimum(INSIDE, 0.25 * (high - low))
     low, high = low + inside, high - inside
-    hip = robot.terms(q, np.zeros(robot.nv)).placements[foot.limb.joints[0], 9:]
+    hip = _from_hip(robot, foot, q)[0]
     names = [robot.joint_names[k] for k in rows]
 
     def error(angles: Array) -> Array:
@@ -231,6 +239,9 @@ SHOWN = 4  # warnings that are shown
 SUFFIXES = (".urdf", ".xml", ".mjcf")  # of files that are models
 
 
+GYRO = 3  # type of a sensor in MuJoCo
+
+
 class Model(NamedTuple):
     """The file of a robot. path: of the URDF or MJCF; reference: how a configuration names it"""
 
@@ -244,6 +255,26 @@ class Model(NamedTuple):
     def robot(self, base: str | None = None) -> Robot:
         """Return the robot. base: of a URDF, default what the file means; an MJCF has its own. Raises ModelError."""
         return Robot.from_file(self.path, None if self.is_mjcf else base)
+
+    def interface(self, robot: Robot, q: Array) -> tuple[list[str], dict[str, Any], str]:
+        """Return what of an MJCF a robot's own messages need: the joints of the motors in order, '' for none; settings of the
+        estimator, {} without an IMU; the link of the IMU. q: level configuration in which it has its place"""
+        if not self.is_mjcf:
+            return [], {}, ""
+        reading = Reading(self.path)
+        m, names, joints = reading.model, reading.names, reading.model.actuator_trnid[:, 0]
+        motors = [name if (name := names["joint", int(j)]) in robot.joint_names else "" for j in joints]
+        gyros = (int(site) for site, kind in zip(m.sensor_objid, m.sensor_type, strict=True) if kind == GYRO)
+        site = next((site for site in gyros if m.site_bodyid[site] in reading.bodies), None)
+        if site is None or not motors:
+            return motors, {}, ""
+        link = names["body", int(m.site_bodyid[site])]
+        R, p = robot.frames.placement(link, q)
+        turn = Rotation.from_matrix(R) * Rotation.from_quat(np.roll(m.site_quat[site], -1))
+        dofs = m.jnt_dofadr[joints]
+        sensing = {"imu": R @ m.site_pos[site] + p - q[:3], "imu_quat": turn.as_quat(canonical=True)}
+        sensing |= {"friction": np.median(m.dof_frictionloss[dofs]), "damping": np.median(m.dof_damping[dofs])}
+        return motors, {name: (np.round(value, 7) + 0.0).tolist() for name, value in sensing.items()}, link
 
     def shapes(self, robot: Robot) -> tuple[list[Shape], list[str]]:
         """Return what may touch the ground, the collision shapes; and the meshes that cannot be read."""

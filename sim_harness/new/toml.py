@@ -1,7 +1,8 @@
 """The text of a draft: TOML with comments, and only what differs from the defaults."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,11 @@ def header(name: str, found: Sequence[str]) -> str:
     return "".join(f"# {line}\n" for text in [*lines, *found] for line in textwrap.wrap(text, 118))
 
 
-def robot_section(reference: str, feet: Sequence[Foot], pose: Pose) -> str:
+def robot_section(reference: str, feet: Sequence[Foot], pose: Pose, motors: Sequence[str] = ()) -> str:
     lines = ["[robot]", f'urdf = "{reference}"']
+    if motors:
+        rows = textwrap.wrap(", ".join(f'"{name}"' for name in motors), 110, initial_indent="    ", subsequent_indent="    ")
+        lines += ["motors = [    # in the order of the robot's own messages", *rows, "]"]
     points = [point for foot in feet if not isinstance(foot.places, Sole) for point in foot.places]
     if points:
         lines += ["contact = [", *(f"    {_point(place)}," for place in points), "]"]
@@ -95,6 +99,12 @@ kd = {rounded(0.01 * stiffness)}
 [controller.safety]
 torque_rate = inf                 # N·m/s; not limited
 """
+
+
+def estimator_section(sensing: Mapping[str, Any]) -> str:
+    """Return the estimator of a base that is not measured."""
+    head = "[controller.estimator]            # where only an IMU, the joints and their torques are measured"
+    return "\n".join([head, *(f"{name} = {value}" for name, value in sensing.items()), ""])
 
 
 def two_legs_section(stiffness: float, height: float, margin: float, *, walks: bool) -> str:

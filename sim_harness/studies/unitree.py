@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import sleep
@@ -20,7 +19,7 @@ import numpy as np
 from scipy.ndimage import maximum_filter1d
 from scipy.spatial.transform import Rotation
 
-from controllers.config.loading import load
+from controllers.robot.load import robot_file
 from idyn.errors import ConfigError
 from idyn.types import Array
 from sim_harness.measure.metrics import tracking_errors
@@ -30,6 +29,7 @@ from sim_harness.run.logs import Exchange, LogBlocks
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.studies.study import Figures, Picture, Study, Sweep
 from sim_harness.studies.unitree_simulator import PushOnBase, SimulatorSetup, Truth, UnitreeModel, model_path, read_truth
+from transport.bridges.unitree.robot import unitree_robot
 from transport.bridges.unitree.script import Step, parse_script
 from transport.protocol.messages.state import TorqueMessage
 from transport.server.settings import ServerSettings
@@ -160,10 +160,7 @@ def _delays(t: Array, true: Array, found: Array) -> Array:
     return np.quantile(delays, [0.5, 0.95]) if delays else np.full(2, np.nan)
 
 
-LAWS = ("coulomb", "no-slip")
-
-TARGETS = "targets"
-"""Runs without a server: the bridge answers each state with a target of the motors, which is what the loop costs at least."""
+LAWS, OWN_LAW = ("coulomb", "no-slip"), "own law"
 
 REAL_TIME, SLOW = 0.98, 0.01
 """A run counts if the simulator has kept this share of real time; a lower speed is commanded to trot in place [m/s]."""
@@ -177,9 +174,6 @@ class Outcome(NamedTuple):
     rate: float = 0.0  # answered states per second [1/s]
     gap: float = np.nan  # longest time between two of them [s]
     served: float = 0.0  # share answered with `ok`
-    answered: int = 0  # number of states
-    missed: int = 0  # that arrived together with a later one
-    delays: tuple[float, float] = (np.nan, np.nan)  # from a state to its command, median and 99 % quantile [s]
     walks: tuple[Walk, ...] = ()  # by step of the script
     tilt: float = np.nan  # largest [rad]
     torque_rate: float = np.nan  # mean |dτ/dt| [N·m/s]
@@ -201,22 +195,7 @@ def tasks_table(found: Figures) -> Table:
         "mean abs dτ/dt N·m/s": lambda o: _n(o.torque_rate),
         "tracking mrad": lambda o: _n(1e3 * o.tracking),
     }
-    return listed("run", [(", ".join(labels), o) for labels, o in found["runs"].items() if labels[1] != TARGETS], columns)
-
-
-def loop_table(found: Figures) -> Table:
-    """Return the time from a state to its command, by law and with targets alone: medians over the runs."""
-    runs: dict[str, Array] = {}
-    for law in (*LAWS, TARGETS):
-        outcomes = [o for (_, each), o in found["runs"].items() if each == law]
-        runs[law] = np.array([[*o.delays, o.missed / max(o.answered + o.missed, 1), o.gap] for o in outcomes])
-    least = np.median(runs[TARGETS], axis=0)
-    rows = [["answers", "runs", "p50 µs", "p99 µs", "p50 / targets", "p99 / targets", "missed states %", "longest gap ms"]]
-    for law, figures in runs.items():
-        p50, p99, missed, gap = np.median(figures, axis=0).tolist()
-        cells = (1e6 * p50, 1e6 * p99, p50 / least[0], p99 / least[1], 100 * missed, 1e3 * gap)
-        rows.append([law, str(len(figures)), *map(_n, cells)])
-    return rows
+    return listed("run", [(", ".join(labels), o) for labels, o in found["runs"].items()], columns)
 
 
 def _walk(walk: Walk) -> str:
@@ -255,7 +234,7 @@ def _n(value: float) -> str:
 def shares(found: Figures) -> list[str]:
     """Return how many runs of each law were complete."""
     texts = []
-    for law in LAWS:
+    for law in dict.fromkeys(each for _, each in found["runs"]):
         outcomes = [o for (_, each), o in found["runs"].items() if each == law]
         kept = [o for o in outcomes if o.real_time >= REAL_TIME]
         complete = sum(not o.ended for o in kept)
@@ -267,7 +246,7 @@ def shares(found: Figures) -> list[str]:
 def heights(found: Figures) -> bytes:
     """Draw the height of the base over time, one line for each run, and a panel for each law."""
     panels = []
-    for law in LAWS:
+    for law in dict.fromkeys(each for _, each in found["runs"]):
         lines = {run: tuple(o.heights) for (run, each), o in found["runs"].items() if each == law and o.heights is not None}
         panels.append(Plot(lines=lines, width=0.6, axes={"title": law, "ylabel": "height of the base [m]"}))
     return picture(panels)
@@ -281,9 +260,10 @@ SCRIPT = (
 SCENE_SCRIPT = "stand 10\nvelocity 0.3 0 0 20\n"
 """On other ground than the flat one: stand, then forward."""
 
-TARGETS_SCRIPT = "stand 20\nlie\n"
-
 DELAYS_SCRIPT = "stand 5\nvelocity 0.3 0 0 8\nvelocity 0 0 0 2\nlie\n"
+
+WALKS, STANDS = "stand 5\nvelocity 0.3 0 0 11\nvelocity 0 0 0 2\nlie\n", "stand 60\n"
+"""Scripts of drafted robots, on four legs or two."""
 
 DELAYS = (0, 1, 2, 3, 4, 5)
 """Steps after which a command acts, in lock-step."""
@@ -314,7 +294,7 @@ SETTLE_S, SPARE_S, SLOWEST, FELL_RAD = 10.0, 14.0, 10.0, 0.5
 lock-step, as a multiple of the simulated time; tilt from which a robot has fallen [rad]."""
 
 LEADS = {
-    FLAT: "In real time, on flat ground. targets: stand and lie, without a server.",
+    FLAT: "In real time, on flat ground.",
     "delays": "In lock-step: each state waits for its command, which acts so many steps later.",
     "g1": f"In real time; in the last step pushes of {G1_PUSH_N:g} N for {G1_PUSH_S:g} s from four sides.",
 }
@@ -324,7 +304,8 @@ class Setup(NamedTuple):
     """What the runs have in common. folder: of the simulator, with `headless.py`; scene: a file of the robot's, or `FLAT`"""
 
     folder: Path
-    robot: str
+    robot: str  # its folder in the simulator's
+    file: str  # its robot file and controller
     script: str
     scene: str = FLAT
     delay: int | None = None  # None: in real time; otherwise in lock-step, see `SimulatorSetup`
@@ -335,21 +316,18 @@ class Setup(NamedTuple):
 
 
 def run_once(setup: Setup, law: str) -> Outcome:
-    """Run the script in the simulator once. law: of the server; `TARGETS`: without one, another script"""
-    if law == TARGETS:
-        setup = setup._replace(script=TARGETS_SCRIPT)
+    """Run the script in the simulator once. law: of the server, or `OWN_LAW`"""
     seconds = sum(step.seconds for step in setup.steps) + SPARE_S
     with TemporaryDirectory(prefix="idyn-") as here:
         place = Path(here)
         log, trace, script, figures = (place / name for name in ("run.mcap", "trace.npz", "steps.txt", "figures.json"))
         script.write_text(setup.script, encoding="utf-8")
-        bridge = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", setup.robot, "--domain", str(DOMAIN)]
+        bridge = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", setup.file, "--domain", str(DOMAIN)]
         bridge += ["--script", str(script), "--yes", "--json", str(figures)]
         longest = (SLOWEST if setup.delay is not None else 1.0) * seconds + 60.0
-        with ExitStack() as server:
-            if law != TARGETS:
-                bridge += ["--connect", server.enter_context(_server(setup.robot, law, place, log)).endpoint]
-                sleep(SETTLE_S)
+        with _server(setup.file, law, place, log) as server:
+            bridge += ["--connect", server.endpoint]
+            sleep(SETTLE_S)
             with _simulator(setup, seconds, trace) as simulator:
                 done = subprocess.run(bridge, capture_output=True, text=True, check=False, timeout=longest)
                 if simulator.wait(timeout=longest):
@@ -358,7 +336,7 @@ def run_once(setup: Setup, law: str) -> Outcome:
             raise ConfigError("bridge", done.stderr.strip() or done.stdout.strip())
         truth = read_truth(trace)
         found = _bridged(json.loads(figures.read_text()), float(truth.t[-1]) / seconds)
-        return found if law == TARGETS else _judged(setup, truth, log, found)
+        return _judged(setup, truth, log, found)
 
 
 def _simulator(setup: Setup, seconds: float, trace: Path) -> "subprocess.Popen[bytes]":
@@ -368,23 +346,22 @@ def _simulator(setup: Setup, seconds: float, trace: Path) -> "subprocess.Popen[b
         command += ["--seconds", str(seconds), "--trace", str(trace), "--scene", setup.scene]
     else:
         ours = SimulatorSetup(str(setup.folder), setup.robot, DOMAIN, seconds, str(trace), delay=setup.delay)
-        if setup.robot == "g1":
-            ours.hold, ours.pushes = True, G1_PUSHES
+        ours.hold, ours.pushes = "lie" not in setup.script, G1_PUSHES if setup.script == G1_SCRIPT else ()
         file = trace.with_name("simulator.json")
         file.write_bytes(msgspec.json.encode(ours))
         command = ["-m", "sim_harness.studies.unitree_simulator", str(file)]
-    environment = os.environ | {"PYTHONPATH": str(setup.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(setup.folder), *sys.path]), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.Popen([sys.executable, *command], env=environment, stdout=subprocess.DEVNULL)
 
 
-def _server(robot: str, law: str, place: Path, log: Path) -> ServerProcess:
-    settings = load("server", f"{robot}-unitree", ServerSettings)
-    return ServerProcess(msgspec.structs.replace(settings, law=law, endpoint=f"ipc://{place}/server"), log_path=log)
+def _server(file: str, law: str, place: Path, log: Path) -> ServerProcess:
+    settings, own = ServerSettings(controller=file), None if law == OWN_LAW else law
+    return ServerProcess(msgspec.structs.replace(settings, law=own, endpoint=f"ipc://{place}/server"), log_path=log)
 
 
 def _bridged(said: dict[str, Any], real_time: float) -> Outcome:
     """Return the figures of the bridge. said: by its `--json`"""
-    modes, delays = said["modes"], said["delay_us"] or [np.nan] * 3
+    modes = said["modes"]
     median, _, longest = said["period_ms"] or [np.nan] * 3
     return Outcome(
         ended=said["ended"],
@@ -392,9 +369,6 @@ def _bridged(said: dict[str, Any], real_time: float) -> Outcome:
         rate=1e3 / median,
         gap=1e-3 * longest,
         served=modes.get("ok", 0) / max(sum(modes.values()), 1),
-        answered=said["answered"],
-        missed=said["missed"],
-        delays=(1e-6 * delays[0], 1e-6 * delays[1]),
     )
 
 
@@ -431,35 +405,39 @@ def study(*words: str, seeds: int | None) -> Study:
     """Return the study.
 
     words: folder of the simulator, with `headless.py`; then `FLAT` (default) or a scene of the Go2's; or 'g1': a humanoid that
-        stands; or 'delays': one run with each of `DELAYS`, in lock-step
+        stands; or 'delays': one run with each of `DELAYS`, in lock-step; or a draft of a robot of the simulator
     seeds: runs of each law, in turns; None: 1
 
     Raises ConfigError for a folder or a scene that is not there.
     """
     if len(words) not in (1, 2):
-        raise ConfigError("unitree", "expected the folder of Unitree's simulator, and perhaps a scene of it, delays or g1")
+        raise ConfigError("unitree", "expected the folder of Unitree's simulator, and perhaps a scene, delays, g1 or a draft")
     folder, what = Path(words[0]).resolve(), words[1] if len(words) == 2 else FLAT
     if not (folder / "headless.py").exists():
         raise ConfigError("unitree", f"expected a folder with headless.py, which starts Unitree's simulator, got {folder}")
     scenes = sorted(path.name for path in (folder / "sim/unitree_robots/go2").glob("scene*.xml"))
-    variants = {scene: Setup(folder, "go2", SCENE_SCRIPT, scene) for scene in scenes} | {
-        FLAT: Setup(folder, "go2", SCRIPT),
-        "delays": Setup(folder, "go2", DELAYS_SCRIPT),
-        "g1": Setup(folder, "g1", G1_SCRIPT),
+    go2 = Setup(folder, "go2", "go2-unitree", SCRIPT)
+    variants = {scene: go2._replace(script=SCENE_SCRIPT, scene=scene) for scene in scenes} | {
+        FLAT: go2,
+        "delays": go2._replace(script=DELAYS_SCRIPT),
+        "g1": Setup(folder, "g1", "g1-unitree", G1_SCRIPT),
     }
+    if what.endswith(".toml"):
+        script = WALKS if "lie" in unitree_robot(what).postures else STANDS
+        variants[what] = Setup(folder, robot_file(what).parent.name, str(Path(what).absolute()), script)
     if what not in variants:
         raise ConfigError("unitree", f"expected one of {', '.join(variants)}, got '{what}'")
     setup = variants[what]
     runs: dict[str, int | None] = {str(k + 1): None for k in range(seeds or 1)}
     if what == "delays":
         runs = {f"{delay} steps": delay for delay in DELAYS}
-    laws = (*LAWS, TARGETS) if what == FLAT else LAWS
+    laws = LAWS if setup.robot == "go2" else (OWN_LAW,)
     return Study(
         f"A {setup.robot.title()} in Unitree's simulator",
         f"Joints, IMU and torques only, over DDS. {LEADS.get(what, f'In real time; ground: {what}.')} Script: "
         + ", ".join(setup.script.split("\n")),
         sweeps={"runs": Sweep((runs, laws), lambda delay, law: run_once(setup._replace(delay=delay), law))},
-        tables=(tasks_table, estimates_table, *((loop_table,) if what == FLAT else ())),
+        tables=(tasks_table, estimates_table),
         notes=shares,
         pictures=(Picture("heights", "Height of the base, by the simulator's trace.", heights),),
     )

@@ -61,7 +61,7 @@ def read_truth(path: Path) -> Truth:
 
 
 def model_of(path: Path) -> Any:
-    """Return the simulator's model of a robot on a flat floor, without meshes.
+    """Return the simulator's model of a robot on a flat floor, without meshes that touch nothing or have no file.
 
     path: MJCF of the robot. Raises ConfigError if it cannot be read.
     """
@@ -69,9 +69,11 @@ def model_of(path: Path) -> Any:
         spec = mujoco.MjSpec.from_file(str(path))
     except ValueError as error:
         raise ConfigError("model", f"{path}: {error}") from None
+    lost = [mesh for mesh in spec.meshes if not (path.parent / spec.meshdir / mesh.file).is_file()]
     for geom in [each for each in spec.geoms if each.type == mujoco.mjtGeom.mjGEOM_MESH]:
-        spec.delete(geom)
-    for mesh in list(spec.meshes):
+        if geom.meshname in {mesh.name for mesh in lost} or not (geom.contype or geom.conaffinity):
+            spec.delete(geom)
+    for mesh in lost:
         spec.delete(mesh)
     spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 0.05])
     return spec.compile()
@@ -114,9 +116,6 @@ real time makes up for [s]."""
 GONE = 20
 """Number of states without a command after which states wait no longer."""
 
-MODELS = {"go2": "go2.xml", "g1": "g1_29dof.xml"}
-"""Robot → its MJCF file in the simulator's folder."""
-
 
 class PushOnBase(msgspec.Struct):
     """A force on the base [N], in the axes of the world, from `start` on for `duration` [s] after the first command."""
@@ -141,8 +140,12 @@ class SimulatorSetup(msgspec.Struct):
 
 
 def model_path(folder: Path, robot: str) -> Path:
-    """Return the MJCF of a robot in the simulator's folder."""
-    return folder / "sim/unitree_robots" / robot / MODELS[robot]
+    """Return the MJCF of a robot in the simulator's folder, the last one that is no scene. Raises ConfigError without one."""
+    place = folder / "sim/unitree_robots" / robot
+    found = [path for path in sorted(place.glob("*.xml")) if not path.stem.startswith("scene")]
+    if not found:
+        raise ConfigError("model", f"expected a robot's MJCF in {place}")
+    return found[-1]
 
 
 def simulate(setup: SimulatorSetup) -> None:
@@ -178,7 +181,8 @@ def _connected(setup: SimulatorSetup, model: Any, data: Any) -> Any:
     """Start their bridge. Return it; it knows whether it has been `commanded`, and `exchange` is a step in lock-step."""
     sys.path[:0] = [setup.folder, str(Path(setup.folder) / "sim/simulate_python")]
     theirs = import_module("config")
-    theirs.ROBOT, theirs.SIMULATE_DT, theirs.DOMAIN_ID = setup.robot, STEP_S, setup.domain  # type: ignore[attr-defined]
+    family = "g1" if model.nu > 20 else "go2"  # by their names for it
+    theirs.ROBOT, theirs.SIMULATE_DT, theirs.DOMAIN_ID = family, STEP_S, setup.domain  # type: ignore[attr-defined]
     theirs.USE_JOYSTICK = 0  # type: ignore[attr-defined]
     import_module("unitree_sdk2py.core.channel").ChannelFactoryInitialize(setup.domain, "lo")
     bridge = import_module("unitree_sdk2py_bridge").UnitreeSdk2Bridge

@@ -518,6 +518,9 @@ def test_commands_and_refused_steering() -> None:
         gait.check(Steering(gait=GaitChange(pattern="trot")))
     with pytest.raises(InputError, match="height"):
         gait.check(Steering(height=0.01))
+    edges = robot.variant(contact=tuple(place for k, place in enumerate(robot.description.contact) if k % 2))
+    with pytest.raises(InputError, match="velocity"):
+        TwoLegsSettings().build(edges, stance, 0.002).check(Steering(velocity=(0.1, 0.0, 0.0)))
 
 
 def planned(name: str, settings: TwoLegsSettings, ticks: int) -> Iterator[tuple[Robot, Array, dict[str, Any]]]:
@@ -555,9 +558,21 @@ def test_without_contact_nothing_is_asked_of_the_centre_of_mass_and_the_loads() 
     reference = gait.at(0.0, state, nothing)
     assert reference.tasks is not None
     labels = {task.label() for task in reference.tasks.tasks}
-    assert "centre of mass" not in labels
-    assert not any(label.startswith("load") for label in labels)
-    assert sum(label.startswith("landing") for label in labels) == 2
+    assert labels == {"landing left_ankle_roll_link", "landing right_ankle_roll_link"}
+
+
+def test_straight_knees_go_to_the_stance_before_a_height_is_asked_for() -> None:
+    robot, stance = load_robot("g1")
+    state = State(q=robot.with_joint_angles(stance, np.zeros(robot.na)), v=np.zeros(robot.nv))
+    gait, contacts = (
+        TwoLegsSettings().build(robot, stance, 0.01),
+        contacts_of_places(robot, state.q, Flat(), robot.spheres.keys),
+    )
+    seen = [gait.at(0.05 * k, state, contacts) for k in range(60)]
+    asked = [task.mask[2] for each in seen for task in each.tasks.tasks if task.label() == "centre of mass"]
+    assert (asked[0], asked[-1]) == (False, True)
+    np.testing.assert_allclose(seen[0].q, np.zeros(robot.na), atol=1e-9)
+    np.testing.assert_allclose(seen[asked.index(True) - 1].q, robot.joint_angles(stance), atol=0.01)
 
 
 def test_point_feet_always_step_and_leave_the_centre_of_mass_to_the_steps() -> None:

@@ -52,13 +52,13 @@ def trial(fault: str, folder: Path, *, kill: bool = False) -> Seen:
     simulator = [sys.executable, str(UNITREE / "headless.py"), "--robot", "go2", "--seconds", str(SECONDS)]
     simulator += ["--domain", str(THERE), "--trace", str(trace)]
     relay = [sys.executable, str(Path(__file__).parent / "relay.py"), str(THERE), str(HERE), fault, str(BEGIN_S)]
-    bridge = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2", "--domain", str(HERE), "--yes"]
+    bridge = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2-unitree", "--yes"]
     settings = ServerSettings(controller="go2-unitree", endpoint=f"ipc://{folder}/server")
     with ServerProcess(settings) as server:
         running = [subprocess.Popen(simulator, env=environment, stdout=subprocess.DEVNULL)]
         running.append(subprocess.Popen(relay, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}))
         try:
-            bridge += ["--script", str(script), "--connect", server.endpoint, "--json", str(figures)]
+            bridge += ["--domain", str(HERE), "--script", str(script), "--connect", server.endpoint, "--json", str(figures)]
             with subprocess.Popen(bridge, stdout=subprocess.DEVNULL) as robot:
                 if kill:
                     time.sleep(9.0)

@@ -50,8 +50,8 @@ class Foot(NamedTuple):
 
     @property
     def flat(self) -> bool:
-        """Whether the foot has a sole, so that its attitude is fixed while it stands."""
-        return min(self.half) > FLAT
+        """Whether the foot has a sole or an edge, so that its pitch and heading are fixed while it stands."""
+        return max(self.half) > FLAT
 
     def pose(self, placed: Placement) -> Pose:
         """Return where the sole is, for its frame's pose."""

@@ -2,7 +2,7 @@
 double support → single support → double support → … → (no command, feet abreast) → standing"""
 
 from cmath import rect
-from math import exp, inf
+from math import exp
 from typing import Annotated, NamedTuple
 
 from controllers.config.loading import NonNegative, Positive, Settings
@@ -73,6 +73,7 @@ def abreast(feet: tuple[Pose, Pose], width: float) -> float:
 
 PREVIEW = 3  # number of planned steps. Errors of the DCM at the end of the plan shrink by e^{ωT} ≈ 10 with each
 FIRST = 0.6  # double support before the first step and after the last one [s]; before the first one on point feet a period
+SHIFT = 0.04  # speed at which the centre of pressure of a robot that begins to stand moves to the middle [m/s]
 ABREAST = 0.03  # feet that are nearer to their places beside each other than this stand still [m, rad]
 LEARNING = 0.1  # share of the difference of a step of a point foot from the commanded one by which the plan is shorter
 BEYOND, SOONER = 1e-3, 8  # distance beyond reach from which a foot lands sooner [m]; number of times that are tried
@@ -98,15 +99,16 @@ class Steps:
         self._kappa = (1.0 - exp(-double)) / double
         self._points = not ankle  # only the landing places correct the motion
 
-    def reset(self, feet: tuple[Pose, Pose]) -> None:
-        """Stand on these feet."""
+    def reset(self, feet: tuple[Pose, Pose], start: complex | None = None) -> None:
+        """Stand on these feet. start: where the centre of pressure begins to move to their middle [m]; None: there"""
         self.planted = list(feet)
         self.swinging: int | None = None
         self.swing: Swing | None = None
         self._next = 0  # foot of the next swing
         self.correction = 0j
         self._stops = False  # whether the next step is to be the last one
-        self._since, self._lasts, self._from = 0.0, inf, self.middle
+        self._since, self._from = 0.0, self.middle if start is None else start
+        self._lasts = max(FIRST, abs(self.middle - self._from) / SHIFT)
         self.standing = True
 
     @property
@@ -159,7 +161,7 @@ class Steps:
         early = max(self._lasts - (t - self._since), 0.0) if self._points else 0.0
         self._begin(t + early, s.double_support * s.period, start)
         if self._stops and not wanted and abreast((self.planted[0], self.planted[1]), self._width) < ABREAST:
-            self.standing = True
+            self.standing, self._lasts = True, FIRST
         self._stops = not wanted
 
     def _learn(self, velocity: Velocity) -> None:
@@ -179,7 +181,7 @@ class Steps:
         """Return the motion of the centre of pressure from now on, with landing places that are not corrected."""
         s, elapsed = self._settings, t - self._since
         if self.standing:
-            return [_rest(self._from, self.middle, FIRST, elapsed)]
+            return [_rest(self._from, self.middle, self._lasts, elapsed)]
         double, single = s.double_support * s.period, (1.0 - s.double_support) * s.period
         foot, feet = self._next, list(self.planted)
         at = feet[1 - foot].place

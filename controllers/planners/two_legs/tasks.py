@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from controllers.planners.two_legs.feet import Foot, Pose, about_z
+from controllers.planners.two_legs.feet import FLAT, Foot, Pose, about_z
 from controllers.planners.two_legs.steps import Steps
 from idyn.model.robot import Robot
 from idyn.tasks import ComTask, ForceTask, FrameTask, TaskStack
@@ -16,6 +16,7 @@ from idyn.types import Array
 BASE = "root_joint"
 
 SWING, HEIGHT, TRUNK = 900.0, 100.0, 100.0  # stiffness of feet, height and attitude [1/s²], critically damped
+Above = tuple[float, float, float] | None  # height [m] with its derivatives
 LOWERING = 0.05  # speed at which a foot that is to stand but does not touch goes down [m/s]
 
 
@@ -38,20 +39,25 @@ class GaitTasks:
         upright, turns = (False, False, False, True, True, False), (False, False, False, True, True, True)
         self._trunks = _trunk(upright), _trunk(turns)
         self._swings, self._landings = [*map(_swing, feet)], [*map(_landing, feet)]
-        self._push, flat, stiffness = np.zeros(3), self._flat, np.array([0.0, 0.0, HEIGHT])
-        gains: dict[str, Any] = {"stiffness": stiffness, "damping": 2.0 * np.sqrt(stiffness)}
-        self._over = ComTask(position=np.array([0.0, 0.0, height]), acceleration=self._push, mask=(flat, flat, True), **gains)
+        self._height, self._place, self._rate, self._push = height, np.zeros(3), np.zeros(3), np.zeros(3)
+        stiffness, flat = np.array([0.0, 0.0, HEIGHT]), self._flat
+        fields: dict[str, Any] = {"position": self._place, "velocity": self._rate, "acceleration": self._push}
+        fields |= {"stiffness": stiffness, "damping": 2.0 * np.sqrt(stiffness)}
+        self._over = [ComTask(mask=(flat, flat, asks), **fields) for asks in (False, True)]
 
-    def stack(self, steps: Steps, touching: Array, push: complex, pressure: complex) -> TaskStack:
+    def stack(self, steps: Steps, touching: Array, push: complex, pressure: complex, above: Above) -> TaskStack:
         """Return the tasks of a tick, without the posture.
 
         touching: which contact places touch (n)
         push: acceleration of the centre of mass in the plane [m/s²]; pressure: centre of pressure [m]
+        above: how much higher than `height` it shall be [m], with its derivatives; None: no height is asked for
         """
-        tasks: list[MotionTask | ContactTask] = [self._trunk(steps)]
+        hangs = steps.standing and not touching.any()  # only the arms could turn the trunk
+        tasks: list[MotionTask | ContactTask] = [] if hangs else [self._trunk(steps)]
         if touching.any():  # else nothing moves the centre of mass
-            self._push[:2] = push.real, push.imag
-            tasks.append(self._over)
+            higher, self._rate[2], change = above or (0.0, 0.0, 0.0)
+            self._place[2], self._push[:] = self._height + higher, (push.real, push.imag, change)
+            tasks.append(self._over[above is not None])
         for side, foot in enumerate(self._feet):
             if side == steps.swinging and steps.swing is not None:
                 _follow(self._swings[side], foot, steps.swing.x, steps.swing.v, steps.swing.a)
@@ -59,9 +65,8 @@ class GaitTasks:
             elif not touching[foot.rows].any():
                 self._landings[side].rotation[:] = about_z(steps.planted[side].yaw) @ foot.level
                 tasks.append(self._landings[side].task)
-        return TaskStack(
-            tasks=tasks if steps.swinging is not None else [*tasks, *self._load(steps.planted, touching, pressure)]
-        )
+        free = steps.swinging is None and all(min(foot.half) > FLAT for foot in self._feet)
+        return TaskStack(tasks=[*tasks, *self._load(steps.planted, touching, pressure)] if free else tasks)
 
     def _trunk(self, steps: Steps) -> FrameTask:
         """Return the task of the trunk: upright, with the mean heading of the feet."""
@@ -78,7 +83,8 @@ class GaitTasks:
         """Return the load of the foot that carries less: its share follows the centre of pressure on the way between their
         centres.
 
-        The acceleration of the centre of mass fixes the sum of both loads, so that a second task would contradict it.
+        The acceleration of the centre of mass fixes the sum of both loads, so that a second task would contradict it. On edges,
+        which hinder no rolling, it fixes both.
         """
         robot, (one, other) = self._robot, (pose.place for pose in planted)
         share = min(max(((pressure - one) / (other - one)).real, 0.0), 1.0)

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from controllers.command import Reference, Schedule, Steering
 from controllers.contact.ground import Known
-from controllers.planners.trajectory import MotionSettings, Trajectory
-from controllers.planners.two_legs.feet import Pose, feet_of, nearest_inside
+from controllers.planners.trajectory import MotionSettings, Trajectory, smooth_step
+from controllers.planners.two_legs.feet import FLAT, Pose, feet_of, nearest_inside
 from controllers.planners.two_legs.steps import BalanceSettings, Steps, StepSettings, Velocity
 from controllers.planners.two_legs.tasks import GaitTasks
 from idyn.errors import ConfigError, InputError
@@ -37,6 +37,8 @@ TICK = 0.01  # step of integration of the commands [s]
 ANKLE = 0.8  # share of the way to the edge of a sole up to which the centre of pressure corrects without the steps
 TOUCHES = 5e-4  # largest gap of a foot that touches [m]
 
+RISING, AWAY = 0.3, 0.1  # mean speed of the joints from a first posture to the stance [rad/s]; from this distance on [rad]
+LOWERS = 0.1  # mean speed at which the centre of mass goes to its height [m/s]
 NONE = 0.0, 0.0, 0.0  # velocity of a robot that stands
 
 
@@ -55,6 +57,9 @@ class TwoLegs(Trajectory):
             raise ConfigError("reference.balance.lower", "expected less than the height of the centre of mass")
         self._omega = float(np.sqrt(robot.weight / (robot.total_mass * self._height)))
         self._flat = all(foot.flat for foot in self._feet)
+        self._walks = not self._flat or all(min(foot.half) > FLAT for foot in self._feet)
+        if (settings.commands or settings.march) and not self._walks:
+            raise ConfigError("reference.commands", "expected none: on soles without width the robot does not walk")
         balance = settings.balance
         half = zip(*(foot.half for foot in self._feet), strict=True)
         length, side = (max(ANKLE * (min(each) - balance.margin), 0.0) for each in half)
@@ -69,6 +74,9 @@ class TwoLegs(Trajectory):
     def reset(self) -> None:
         self._velocity, self._t = [0.0, 0.0, 0.0], 0.0
         self._commanded: Sequence[float] | None = None
+        self._first: Array | None = None  # angles at the first tick [rad] (na)
+        self._ready = 0.0  # when the robot has gone from there to the stance [s]
+        self._above: float | None = None  # height of the centre of mass then above that of its task [m]
         self._steps.reset(self._poses(self._robot.terms(self._stance, np.zeros(self._robot.nv))))
 
     def _schedule(self, swinging: int | None) -> Schedule:
@@ -83,6 +91,8 @@ class TwoLegs(Trajectory):
             raise InputError("gait", "the gait of two legs has no other patterns")
         if steering.posed:
             raise InputError("height" if steering.height is not None else "attitude", "the gait of two legs keeps its own")
+        if steering.velocity is not None and np.any(steering.velocity) and not self._walks:
+            raise InputError("velocity", "expected zero: on soles without width it stands and does not walk")
         check_beside(self._robot, tasks or TaskStack())
 
     def steer(self, steering: Steering) -> None:
@@ -95,7 +105,7 @@ class TwoLegs(Trajectory):
 
     def _wanted(self, t: float) -> Sequence[float]:
         """Return the commanded velocity at time t [s]: forward, left [m/s], turn [rad/s]."""
-        if t < self._settings.start:
+        if t < max(self._settings.start, self._ready):
             return NONE
         if self._commanded is not None:
             return self._commanded
@@ -119,14 +129,31 @@ class TwoLegs(Trajectory):
         touching[robot.spheres.rows(contacts.keys)[contacts.gaps <= TOUCHES]] = True
         near = [bool(touching[foot.rows].any()) for foot in self._feet]
         measured, (over, speed) = self._poses(at), self._pendulum(at)
+        angles, height = robot.joint_angles(at.q), float(self._centroid[2])
+        if self._first is None:
+            self._first = angles
+            steps.reset(measured, over)
+            away = float(np.abs(self._angles - angles)[self._legs].max())
+            self._ready = t + away / RISING if away > AWAY else t
+        elif steps.standing:
+            steps.planted = list(measured)  # estimates of a base drift
+        if self._above is None and t >= self._ready:
+            self._above, self._ready = height - self._ground - self._height, t
         dcm = over + speed / self._omega
         steps.advance(t, velocity, measured, steps.swinging is not None and near[steps.swinging])
         p, planned = steps.reference(t, velocity._replace(plane=velocity.plane + steps.correction), dcm)
         p += (1.0 + settings.balance.gain / self._omega) * (dcm - planned)
         p = nearest_inside(p, self._support(near))
-        posture = np.where(self._legs, robot.joint_angles(at.q), self._angles)
-        tasks, schedule = self._tasks.stack(steps, touching, self._omega**2 * (over - p), p), self._schedules[steps.swinging]
-        return Reference(q=posture, v=self._rest, a=self._rest, schedule=schedule, base=np.array(self._velocity), tasks=tasks)
+        (q, v, a), above = (np.where(self._legs, angles, self._angles), self._rest, self._rest), None
+        if self._above is None:  # straight knees cannot follow a height: first all joints go to the stance
+            way, share = self._angles - self._first, smooth_step(t, self._ready)
+            q, v, a = self._first + share[0] * way, share[1] * way, share[2] * way
+        else:
+            along, rate, change = smooth_step(t - self._ready, max(abs(self._above) / LOWERS, 1e-3))
+            above = (1.0 - along) * self._above, -rate * self._above, -change * self._above
+        schedule = self._schedules[steps.swinging]
+        tasks = self._tasks.stack(steps, touching, self._omega**2 * (over - p), p, above)
+        return Reference(q=q, v=v, a=a, schedule=schedule, base=np.array(self._velocity), tasks=tasks)
 
     def _pendulum(self, at: Kinematics) -> tuple[complex, complex]:
         """Return place and velocity of the pendulum [m, m/s].

@@ -7,23 +7,25 @@ from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from idyn.errors import IdynError
-from idyn.model.robot import Robot
 from idyn.types import Array
 from transport.bridges.unitree.low_level import LowLevel, MotorCommand, damping
 from transport.bridges.unitree.low_state import LowState
-from transport.bridges.unitree.script import KD, PostureMotion, Step, Wanted
+from transport.bridges.unitree.robot import UnitreeRobot
+from transport.bridges.unitree.script import LEAST_S, MOVE, PostureMotion, Step
 from transport.protocol.messages.base import Code
-from transport.protocol.messages.command import CommandMessage
+from transport.protocol.messages.command import AnyTask, CommandMessage, PosturePart
 from transport.protocol.messages.requests import Stop
-from transport.protocol.messages.state import Imu, Reference, StateMessage
+from transport.protocol.messages.state import Imu, StateMessage
 from transport.protocol.torque_gate import limits_of
 from transport.robot.client import RobotClient
 from transport.robot.failsafe import DriveCommand, Failsafe, FailsafeMode, drive_command
 
-VELOCITY_S, REPEAT_NS = 0.5, 50_000_000  # validity of a velocity command [s], and time after which it is sent again [ns]
-STICKS = np.array([0.4, 0.25, 1.0])  # velocities at the ends of the remote control's sticks: forward, left [m/s], turn [rad/s]
+NEAR = 0.25  # largest torque of the motors' own stiffness, as a share of their limits
+VALID_S, REPEAT_NS = 0.5, 50_000_000  # validity of a command [s], and time after which it is sent again [ns]
+STICKS = np.array([0.22, 0.14, 0.2])  # ends of a remote control's sticks: forward, left, turn; × g/pace [m/s], × pace [rad/s]
 
 
 class ServedRobot:
@@ -34,14 +36,14 @@ class ServedRobot:
     latched: the server has stopped the robot until `reset`
     """
 
-    def __init__(self, robot: Robot, client: RobotClient, kd: float) -> None:
-        """client: without a session; its hello says that the base is not measured
-        kd: damping of the failsafe [N·m·s/rad]
-        """
+    def __init__(self, robot: UnitreeRobot, client: RobotClient) -> None:
+        """client: without a session; its hello says that the base is not measured"""
         self._robot, self._client = robot, client
-        self._failsafe = Failsafe(damping=np.full(robot.na, kd), limits=limits_of(robot.limits))
+        self._failsafe = Failsafe(damping=robot.kd, limits=limits_of(robot.model.limits))
+        self._ends = STICKS * [9.81 / robot.pace, 9.81 / robot.pace, robot.pace]
         self._drive: DriveCommand | None = None
-        self._motion: PostureMotion | None = None  # of the reference
+        self._motion: PostureMotion | None = None  # of joints that steps `move` have named
+        self._moved: set[str] = set()
         self._order: Array | None = None  # velocity that is commanded (3)
         self._ordered_ns, self._serving, self._remote = 0, False, False
         self.modes: Counter[str] = Counter()
@@ -50,7 +52,7 @@ class ServedRobot:
     def begin(self) -> None:
         """Start a session with a robot at rest. Raises ConnectionFailed."""
         self._failsafe.reset()
-        self._drive, self._order, self._remote, self._motion = None, None, False, None
+        self._drive, self._order, self._remote, self._motion, self._moved = None, None, False, None, set()
         self._client.hello()
         self._serving = True
 
@@ -73,12 +75,12 @@ class ServedRobot:
         last = states[-1]
         now = last.clock_ns
         if self._remote:
-            self._order = STICKS * last.sticks
-        self._repeat(now)
-        reply = self._client.exchange(_message(states, None if self._motion is None else self._motion.wanted(last.t)))
+            self._order = self._ends * last.sticks
+        self._repeat(last)
+        reply = self._client.exchange(_message(states))
         drive, fault = None, False
         if reply is not None:
-            drive = drive_command(reply, self._robot.na)
+            drive = drive_command(reply, self._robot.model.na)
             fault = reply.status == "fault"
             self._drive, self.problem = drive, reply.message if fault else ""
         elif self._client.error is not None:
@@ -88,17 +90,26 @@ class ServedRobot:
         self.modes[reply.status if reply is not None and mode is FailsafeMode.OK else f"failsafe:{mode}"] += 1
         return self._with_feedback(tau, mode, last)
 
-    def move(self, goal: Array, state: LowState, speed: float) -> None:
-        """Let the reference of the joints go to these angles from now on [rad] (na). speed: see `PostureMotion` [rad/s]"""
-        start = state.q if self._motion is None else self._motion.wanted(state.t).q
-        self._motion = PostureMotion(start, state.t, goal, kp=0.0, speed=speed)
+    def move(self, joints: Mapping[str, float], state: LowState) -> None:
+        """Let a task of the posture move these joints to angles from now on [rad], and earlier ones back to the stance."""
+        goal = self._robot.postures["stand"].copy()
+        self._moved |= set(joints)
+        goal[[self._robot.model.joint_names.index(name) for name in joints]] = [*joints.values()]
+        start = state if self._motion is None else replace(state, q=self._motion.wanted(state.t)[0])
+        self._motion, self._ordered_ns = PostureMotion(self._robot, start, goal, speed=MOVE), 0
 
-    def _repeat(self, now_ns: int) -> None:
-        if self._order is None or now_ns - self._ordered_ns < REPEAT_NS:
+    def _repeat(self, last: LowState) -> None:
+        if self._order is None or last.clock_ns - self._ordered_ns < REPEAT_NS:
             return
-        self._ordered_ns = now_ns
-        order, number = self._order.tolist(), now_ns  # it increases
-        self._client.tell(CommandMessage(session=self._client.session, seq=number, valid_for=VELOCITY_S, velocity=order))
+        self._ordered_ns = now = last.clock_ns  # it increases
+        tasks: list[AnyTask] | None = None
+        if self._motion is not None:
+            rows = [k for k, name in enumerate(self._robot.model.joint_names) if name in self._moved]
+            q, v, a = (each[rows].tolist() for each in self._motion.wanted(last.t))
+            names = [self._robot.model.joint_names[k] for k in rows]
+            tasks = [PosturePart(name="move", joints=names, angles=q, velocity=v, acceleration=a)]
+        order, session = self._order.tolist(), self._client.session
+        self._client.tell(CommandMessage(session=session, seq=now, valid_for=VALID_S, velocity=order, tasks=tasks))
 
     def _with_feedback(self, tau: Array, mode: FailsafeMode, state: LowState) -> MotorCommand:
         """Return the command whose torque and feedback are `tau` at this state."""
@@ -107,10 +118,12 @@ class ServedRobot:
             zero = np.zeros_like(tau)
             return MotorCommand(q=state.q, v=zero, tau=tau, kp=zero, kd=zero)
         q, v, kp, kd = last.posture
+        near = NEAR * self._robot.model.limits.tau_max / np.maximum(kp, 1e-9)  # tasks may move joints far from the stance
+        q = state.q + np.clip(q - state.q, -near, near)
         return MotorCommand(q=q, v=v, tau=tau - kp * (q - state.q) - kd * (v - state.v), kp=kp, kd=kd)
 
 
-def _message(states: Sequence[LowState], wanted: Wanted | None) -> StateMessage:
+def _message(states: Sequence[LowState]) -> StateMessage:
     last = states[-1]
     gyro, acceleration = (np.mean(rows, axis=0) for rows in zip(*((s.rate, s.acceleration) for s in states), strict=True))
     return StateMessage(
@@ -118,7 +131,6 @@ def _message(states: Sequence[LowState], wanted: Wanted | None) -> StateMessage:
         vel=last.v.tobytes(),
         t_robot=last.clock_ns,
         tau_meas=last.tau.tobytes(),
-        ref=None if wanted is None else Reference(q=wanted.q.tobytes(), v=wanted.v.tobytes(), a=wanted.a.tobytes()),
         imu=Imu(quat=last.attitude.tobytes(), gyro=gyro.tobytes(), acc=acceleration.tobytes()),
         temp=last.temperature.tobytes() if last.temperature.any() else None,
         volt=last.voltage or None,
@@ -128,9 +140,9 @@ def _message(states: Sequence[LowState], wanted: Wanted | None) -> StateMessage:
 SILENCE_S = 0.1  # time without states after which the bridge damps and ends [s]
 START_S = 5.0  # time to wait for the first state [s]
 
-HOLD_S, RISE_SPEED, MOVE_SPEED = 0.3, 0.1, 0.5
-"""Time for which the motors of a robot that hangs hold it before torques do [s]; speeds of its knees then, and of a step
-`move` [rad/s]."""
+HOLD_S, BEND = 0.25, 0.12
+"""Time for which the motors of a robot that hangs bear its weight before a server does [s], and largest angle by which they
+move joints then [rad]: straight knees do not feel the ground."""
 
 ALONE_EVERY = 50  # states between two looks for another process that sends commands
 COLUMNS = 4  # figures kept of each answered state, 32 bytes: time, delay, tilt, largest torque
@@ -155,12 +167,9 @@ class Report(NamedTuple):
 class Bridge:
     """Does the steps of a script with one robot."""
 
-    def __init__(
-        self, link: LowLevel, postures: dict[str, Array], note: Callable[[str], None], served: ServedRobot | None = None
-    ) -> None:
-        """postures: goals of `stand` and, for a robot that can lie, `lie`, angles [rad] (na); another one hangs at the start
-        note: called with a line for each step; served: what answers after standing up; None: the motors hold the posture"""
-        self._link, self._postures, self._note, self._served = link, postures, note, served
+    def __init__(self, link: LowLevel, note: Callable[[str], None], served: ServedRobot | None = None) -> None:
+        """note: called with a line for each step; served: what answers after standing up; None: the motors hold the posture"""
+        self._link, self._robot, self._note, self._served = link, link.decoder.robot, note, served
         self._rows = array("d")
         self._last: LowState | None = None
 
@@ -183,41 +192,34 @@ class Bridge:
 
     def _do(self, step: Step, stopped: Callable[[], bool]) -> str:
         """Do a step. Return why it ended early, or ''."""
-        served, last, soft = self._served, self._last, not self._rows
+        served, last = self._served, self._last
         assert last is not None
         if step.word in ("velocity", "move", "remote"):
             if served is None:
                 return f"the step '{step.word}' needs a server (--connect)"
             self._note(f"{step.word} {step.velocity or dict(step.joints) or ''}: {step.seconds:g} s")
             if step.word == "move":
-                served.move(self._posture("stand", step.joints), last, MOVE_SPEED)
+                served.move(step.joints, last)
             else:
                 served.drive(np.array(step.velocity) if step.word == "velocity" else None)
             return self._go_on(served.command, step.seconds, stopped)
         if served is not None:
             served.pause()
-        hangs, kp = "lie" not in self._postures, self._link.decoder.robot.kp
-        goal = last.q if hangs else self._postures[step.word]
-        motion = PostureMotion(last.q, last.t, goal, kp=kp, soft=soft and not hangs)
-        seconds = HOLD_S if hangs and served is not None else motion.seconds
-        self._note(f"{step.word}: {seconds:.1f} s" + (f", then {step.seconds:g} s" if step.seconds else ""))
-        ended = self._go_on(lambda states: motion.command(states[-1].t), seconds, stopped)
+        hangs = "lie" not in self._robot.postures
+        way = self._robot.postures["stand" if hangs else step.word] - last.q
+        if hangs:
+            way *= min(1.0, BEND / max(float(np.abs(way).max()), 1e-9)) if served is not None else 0.0
+        motion = PostureMotion(self._robot, last, last.q + way, least=HOLD_S if hangs else LEAST_S)
+        soft, tau = not (self._rows or hangs), self._robot.bearing(last.q + way) if step.word == "stand" else 0.0
+        self._note(f"{step.word}: {motion.seconds:.1f} s" + (f", then {step.seconds:g} s" if step.seconds else ""))
+        ended = self._go_on(lambda states: motion.command(states[-1].t, soft, tau), motion.seconds, stopped)
         if ended or not step.seconds:
             return ended
         if served is None:
-            return self._go_on(lambda states: motion.command(states[-1].t), step.seconds, stopped)
+            return self._go_on(lambda states: motion.command(states[-1].t, tau=tau), step.seconds, stopped)
         served.begin()
-        if hangs:  # torques bend its knees; targets alone would let it fall
-            served.move(self._postures["stand"], last, RISE_SPEED)
-        else:  # without a velocity it steps in place
-            served.drive(np.zeros(3))
+        served.drive(np.zeros(3))  # without a velocity it steps in place
         return self._go_on(served.command, step.seconds, stopped)
-
-    def _posture(self, name: str, joints: Mapping[str, float]) -> Array:
-        angles = self._postures[name].copy()
-        for joint, angle in joints.items():
-            angles[self._link.decoder.joints.index(joint)] = angle
-        return angles
 
     def _go_on(self, answer: Callable[[Sequence[LowState]], MotorCommand], seconds: float, stopped: Callable[[], bool]) -> str:
         """Answer all states for some time. Return why it ended early, or ''."""
@@ -255,7 +257,7 @@ class Bridge:
         begin, last = monotonic(), self._last
         while last is not None and monotonic() < begin + SINKING_S:
             self._last = last = self._link.state(0.01) or last
-            self._link.send(damping(last, KD), last)
+            self._link.send(damping(last, self._robot.kd), last)
             rests = np.abs(last.v).max() < AT_REST and monotonic() - begin > DAMPING_S
             if rests or monotonic() - last.at > DAMPING_S:
                 break

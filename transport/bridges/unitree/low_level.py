@@ -36,10 +36,10 @@ class MotorCommand(Record, frozen=True):
     kd: Array
 
 
-def damping(state: LowState, kd: float) -> MotorCommand:
-    """Return the command that brakes all joints."""
+def damping(state: LowState, kd: Array) -> MotorCommand:
+    """Return the command that brakes all joints. kd: of the motors [N·m·s/rad] (na)"""
     zero = np.zeros_like(state.q)
-    return MotorCommand(q=state.q, v=zero, tau=zero, kp=zero, kd=np.full_like(zero, kd))
+    return MotorCommand(q=state.q, v=zero, tau=zero, kp=zero, kd=kd)
 
 
 def bounded(command: MotorCommand, state: LowState, most: Array, age: float = 0.0) -> MotorCommand:
@@ -61,13 +61,13 @@ def bounded(command: MotorCommand, state: LowState, most: Array, age: float = 0.
 class LowLevel:
     """Reads states and writes commands of one robot. decoder: counts the messages"""
 
-    def __init__(self, decoder: StateDecoder, most: Array, bus: Bus, log: RawLog | None = None) -> None:
-        """most: limits of the joints' torques [N·m] (na); log: of all messages
+    def __init__(self, decoder: StateDecoder, bus: Bus, log: RawLog | None = None) -> None:
+        """log: of all messages
 
         Raises ConfigError if another process sends commands.
         """
         family = decoder.robot.family
-        self.decoder, self.most, self._bus, self._log = decoder, most, bus, log  # without a reference the bus closes
+        self.decoder, self._bus, self._log = decoder, bus, log  # without a reference the bus closes
         self._states = bus.reader(STATE, family.state)
         self._commands = bus.reader(COMMAND, family.command)
         self._remotes, self._remote, self._held_s = bus.reader(REMOTE_TOPIC, REMOTE), Message(REMOTE), -np.inf
@@ -76,7 +76,9 @@ class LowLevel:
             raise ConfigError(
                 "robot", f"another process sends commands to it ({COMMAND}: {self._commands.writers} writers); see --release"
             )
-        self._writer = bus.writer(COMMAND, family.command)
+        self._writer, begin = bus.writer(COMMAND, family.command), monotonic()
+        while self._writer.readers < 2 and monotonic() < begin + DISCOVERY_S:  # ours and the robot's, which misses earlier ones
+            sleep(0.01)
         self._command = Message(family.command)
         self._command["motor_cmd.mode"] = SERVO * np.isin(np.arange(family.motors), decoder.motors)
         if family.name == "go":
@@ -110,7 +112,7 @@ class LowLevel:
 
     def send(self, command: MotorCommand, state: LowState) -> MotorCommand:
         """Send a command, bounded for this state. Return it as sent."""
-        command, out = bounded(command, state, self.most, monotonic() - state.at), self._command
+        command, out = bounded(command, state, self.decoder.robot.model.limits.tau_max, monotonic() - state.at), self._command
         if "mode_machine" in out.layout.places:
             out["mode_machine"] = state.message["mode_machine"]
         for name, values in (("q", command.q), ("dq", command.v), ("tau", command.tau), ("kp", command.kp), ("kd", command.kd)):

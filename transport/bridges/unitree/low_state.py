@@ -1,51 +1,13 @@
 """States of a robot as its own sensors measured them. Arrays are in the order of the model's joints."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from time import monotonic
-from typing import NamedTuple
 
 import numpy as np
 
-from idyn.errors import ConfigError
 from idyn.types import Array, Record
-from transport.bridges.unitree.messages import FAMILIES, Family, Message
-
-
-class UnitreeRobot(NamedTuple):
-    """A robot."""
-
-    family: Family  # of its messages
-    model: str  # its robot file in `configs/robots`
-    joints: tuple[str, ...]  # of the motors of a message, in their order; further motors are not used
-    # angles of these joints when the robot lies on its belly [rad]; empty: it cannot lie, and hangs at the start
-    lying: tuple[float, ...]
-    kp: float  # of the motors between postures [N·m/rad]
-
-
-def _joints(parts: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"{part}_{name}_joint" for part in parts for name in names)
-
-
-GO2 = UnitreeRobot(
-    family=FAMILIES["go"],
-    model="go2-unitree",
-    joints=_joints(("FR", "FL", "RR", "RL"), ("hip", "thigh", "calf")),
-    lying=(-0.05, 1.22, -2.44, 0.05, 1.22, -2.44) * 2,
-    kp=60.0,
-)
-
-LEG = "hip_pitch", "hip_roll", "hip_yaw", "knee", "ankle_pitch", "ankle_roll"
-ARM = "shoulder_pitch", "shoulder_roll", "shoulder_yaw", "elbow", "wrist_roll", "wrist_pitch", "wrist_yaw"
-
-G1 = UnitreeRobot(
-    family=FAMILIES["hg"],
-    model="g1-unitree",
-    joints=(*_joints(("left", "right"), LEG), *_joints(("waist",), ("yaw", "roll", "pitch")), *_joints(("left", "right"), ARM)),
-    lying=(),
-    kp=150.0,
-)
-
-ROBOTS = {"go2": GO2, "g1": G1}
+from transport.bridges.unitree.messages import Message
+from transport.bridges.unitree.robot import UnitreeRobot
 
 PERIOD_NS = 2_000_000  # period of the states [ns]
 WRAP = 2**32  # number of values of the robot's tick
@@ -146,13 +108,9 @@ class StateDecoder:
     received: number of messages; wrong: with a wrong checksum; repeated: that repeat the one before
     """
 
-    def __init__(self, robot: UnitreeRobot, joints: Sequence[str]) -> None:
-        """joints: of the model, in its order. Raises ConfigError for joints that no motor drives."""
-        missing = [name for name in joints if name not in robot.joints]
-        if missing:
-            raise ConfigError("joints", f"no motor of this robot drives {', '.join(missing)}")
-        self.robot, self.joints = robot, tuple(joints)
-        self.motors = np.array([robot.joints.index(name) for name in joints], np.int64)
+    def __init__(self, robot: UnitreeRobot) -> None:
+        self.robot, self.joints = robot, robot.model.joint_names
+        self.motors = np.array([robot.motors.index(name) for name in self.joints], np.int64)
         self._clock = RobotClock()
         self._seen, self._seen_ns = bytearray(), 0
         self._imu, self._angles, self._frozen = b"", b"", 0

@@ -11,19 +11,13 @@ import numpy as np
 from idyn.errors import ConfigError
 from idyn.types import Array
 from transport.bridges.unitree.low_level import MotorCommand
+from transport.bridges.unitree.low_state import LowState
+from transport.bridges.unitree.robot import UnitreeRobot
 
-KD = 3.0  # damping of the motors between postures, and at the end [N·m·s/rad]
 SOFT_S = 0.3  # time over which the gains rise at the start of a motion [s]
-SPEED = 1.5  # mean speed of the joint that moves farthest [rad/s]
+SPEED = 0.27  # mean speed of the joint that moves farthest, as a share of the robot's pace
+MOVE = 0.14  # the same of a step `move`
 LEAST_S = 1.0  # shortest time of a motion [s]
-
-
-class Wanted(NamedTuple):
-    """Angles [rad], speeds [rad/s] and accelerations [rad/s²] of the joints (na)."""
-
-    q: Array
-    v: Array
-    a: Array
 
 
 class PostureMotion:
@@ -32,26 +26,26 @@ class PostureMotion:
     seconds: time of the motion [s]
     """
 
-    def __init__(self, start: Array, began: float, goal: Array, *, kp: float, soft: bool = False, speed: float = SPEED) -> None:
-        """start, goal: angles [rad] (na); began: by the robot's clock [s]; kp: of the motors [N·m/rad]
-        soft: let the gains rise from 0; speed: see `SPEED`
-        """
-        self._start, self._way, self._began, self._kp, self._soft = start, goal - start, began, kp, soft
-        self.seconds = max(LEAST_S, float(np.abs(self._way).max()) / speed)
+    def __init__(self, robot: UnitreeRobot, state: LowState, goal: Array, speed: float = SPEED, least: float = LEAST_S) -> None:
+        """state: at the start; goal: angles [rad] (na); speed: see `SPEED`; least: shortest time [s]"""
+        self._robot, self._start, self._way, self._began = robot, state.q, goal - state.q, state.t
+        self.seconds = max(least, float(np.abs(self._way).max()) / (speed * robot.pace))
 
-    def wanted(self, now: float) -> Wanted:
-        """Return the posture at a time of the robot's clock [s]."""
+    def wanted(self, now: float) -> tuple[Array, Array, Array]:
+        """Return angles [rad], speeds [rad/s] and accelerations [rad/s²] at a time of the robot's clock [s], each (na)."""
         T = self.seconds
         s = min(max((now - self._began) / T, 0.0), 1.0)
         share, rate = s**3 * (10.0 - 15.0 * s + 6.0 * s * s), 30.0 * (s * (1.0 - s)) ** 2 / T
-        return Wanted(self._start + share * self._way, rate * self._way, 60.0 * s * (1 - s) * (1 - 2 * s) / T**2 * self._way)
+        return (self._start + share * self._way, rate * self._way, 60.0 * s * (1 - s) * (1 - 2 * s) / T**2 * self._way)
 
-    def command(self, now: float) -> MotorCommand:
-        """Return the command at a time of the robot's clock [s]: targets for the motors' own feedback."""
-        q, v, _ = self.wanted(now)
-        gain = min((now - self._began) / SOFT_S, 1.0) if self._soft else 1.0
-        ones = np.ones_like(q)
-        return MotorCommand(q=q, v=v, tau=0.0 * ones, kp=gain * self._kp * ones, kd=KD * ones)
+    def command(self, now: float, soft: bool = False, tau: Array | float = 0.0) -> MotorCommand:
+        """Return the command at a time of the robot's clock [s]: targets for the motors' own feedback.
+
+        soft: let the gains rise from 0, and the torques until the goal; tau: torques beside the feedback [N·m] (na)
+        """
+        (q, v, _), since = self.wanted(now), now - self._began
+        gain, share = (min(since / SOFT_S, 1.0), min(since / self.seconds, 1.0)) if soft else (1.0, 1.0)
+        return MotorCommand(q=q, v=v, tau=share * tau + np.zeros_like(q), kp=gain * self._robot.kp, kd=self._robot.kd)
 
 
 WORDS = {"stand": 1, "velocity": 4, "move": 1, "remote": 1, "lie": 0}

@@ -16,15 +16,17 @@ from mcap.reader import make_reader
 from sdk import FOLDER, with_unitree
 from wire import running
 
-from idyn import ConfigError, RobotClient, hello_for, load_robot
+from idyn import ConfigError, RobotClient, hello_for
 from transport.bridges.unitree.bridge import Bridge, ServedRobot
 from transport.bridges.unitree.dds import Bus, MotionSwitcher
 from transport.bridges.unitree.low_level import LowLevel
-from transport.bridges.unitree.low_state import GO2, StateDecoder
+from transport.bridges.unitree.low_state import StateDecoder
 from transport.bridges.unitree.messages import COMMAND, REMOTE, STATE, Message, RawLog
+from transport.bridges.unitree.robot import unitree_robot
 from transport.bridges.unitree.script import Step, parse_script
 
-MOTORS = len(GO2.joints)
+GO2 = unitree_robot("go2-unitree")
+MOTORS = len(GO2.motors)
 L2, B, A = 1 << 5, 1 << 9, 1 << 8
 
 
@@ -67,8 +69,8 @@ def puppet(monkeypatch):
 
 
 def bridge(notes, log=None):
-    link = LowLevel(StateDecoder(GO2, GO2.joints), np.full(MOTORS, 40.0), bus(), log)
-    return Bridge(link, {"stand": np.full(MOTORS, 0.5), "lie": np.zeros(MOTORS)}, notes.append)
+    postures = {"stand": np.full(MOTORS, 0.5), "lie": np.zeros(MOTORS)}
+    return Bridge(LowLevel(StateDecoder(GO2._replace(postures=postures)), bus(), log), notes.append)
 
 
 @full
@@ -81,7 +83,7 @@ def test_a_script_is_done_and_ends_in_damping(puppet):
     assert abs(targets.max() - 0.5) < 1e-3
     gains = [float(command["motor_cmd.kp"][0]) for command in puppet.commands]
     assert gains[0] < 5.0  # they rise from 0
-    assert max(gains) == pytest.approx(60.0)
+    assert max(gains) == pytest.approx(GO2.kp[GO2.model.joint_names.index(GO2.motors[0])], rel=1e-6)
     last = puppet.commands[-1]
     assert not last["motor_cmd.kp"].any()
     assert (last["motor_cmd.kd"][:MOTORS] > 0.0).all()
@@ -99,11 +101,9 @@ def test_some_steps_need_a_server_and_the_user_ends_a_script(puppet):
 
 def test_a_server_that_is_gone_ends_in_damping(puppet, tmp_path):
     """The robot stands when it is to be handed over."""
-    robot, stance = load_robot(GO2.model)
-    client = RobotClient(f"ipc://{tmp_path}/nobody", hello_for(robot, 0.002), connect_ms=100)
-    link = LowLevel(StateDecoder(GO2, robot.joint_names), robot.limits.tau_max, bus())
-    served = ServedRobot(robot, client, 3.0)
-    report = Bridge(link, {"stand": robot.joint_angles(stance)}, lambda note: None, served).run([Step("stand", 5.0)])
+    client = RobotClient(f"ipc://{tmp_path}/nobody", hello_for(GO2.model, 0.002), connect_ms=100)
+    link, served = LowLevel(StateDecoder(GO2), bus()), ServedRobot(GO2, client)
+    report = Bridge(link, lambda note: None, served).run([Step("stand", 5.0)])
     assert report.ended.startswith("no server at ipc://")
     assert not report.modes
     last = puppet.commands[-1]
@@ -111,21 +111,12 @@ def test_a_server_that_is_gone_ends_in_damping(puppet, tmp_path):
     assert (last["motor_cmd.kd"][:MOTORS] > 0.0).all()
 
 
-def sticks(**values):
-    """A remote control's bytes with these sticks and buttons."""
-    remote = bytearray(40)
-    for name, at in {"lx": 4, "rx": 8, "ly": 20}.items():
-        remote[at : at + 4] = np.float32(values.get(name, 0.0)).tobytes()
-    return np.frombuffer(bytes(remote), np.uint8)
-
-
 def test_sticks_are_wishes_forward_left_and_turn():
-    message = Message(GO2.family.state)
-    decoder = StateDecoder(GO2, GO2.joints)
-    wishes = [({"ly": 0.5}, (0.5, 0, 0)), ({"lx": 1.0}, (0, -1, 0)), ({"rx": -2.0}, (0, 0, 1)), ({"ly": np.nan}, (0, 0, 0))]
-    for values, wish in wishes:
-        message["tick"] = message["tick"] + 2
-        message["wireless_remote"] = sticks(**values)
+    message, decoder = Message(GO2.family.state), StateDecoder(GO2)
+    for at, value, wish in ((20, 0.5, (0.5, 0, 0)), (4, 1.0, (0, -1, 0)), (8, -2.0, (0, 0, 1)), (20, np.nan, (0, 0, 0))):
+        remote = bytearray(40)  # of ly, lx, rx
+        remote[at : at + 4] = np.float32(value).tobytes()
+        message["tick"], message["wireless_remote"] = message["tick"] + 2, np.frombuffer(bytes(remote), np.uint8)
         (state,) = decoder.states([message.copy()])
         np.testing.assert_allclose(state.sticks, wish)
         assert not state.stop
@@ -151,7 +142,7 @@ def test_the_remote_control_stops_the_robot(puppet, topic, buttons, stops):
 @full
 def test_sticks_of_the_topic_hold_for_half_a_second(puppet):
     remote, made = bus().writer("rt/wirelesscontroller", REMOTE), Message(REMOTE)
-    link = LowLevel(StateDecoder(GO2, GO2.joints), np.full(MOTORS, 40.0), bus())
+    link = LowLevel(StateDecoder(GO2), bus())
     made["ly"], made["rx"] = 0.75, -0.5
     remote.write(bytes(made.data))
     time.sleep(0.05)
@@ -169,56 +160,38 @@ def test_an_imu_that_repeats_itself_while_the_joints_move_ends_the_bridge(puppet
 
 
 @full
-def test_a_motor_that_loses_commands_ends_the_bridge(puppet):
-    lost = np.zeros(20)
-    lost[3] = 500
-    threading.Timer(0.8, lambda: puppet.message.__setitem__("motor_state.lost", lost)).start()
-    report = bridge([]).run([Step("stand", 5.0)])
-    assert report.ended == "the motor of FL_hip_joint has lost 500 commands"
-
-
-@full
-def test_another_process_that_begins_to_send_commands_ends_the_bridge(puppet):
-    made = []
-    threading.Timer(1.0, lambda: made.append(bus().writer(COMMAND, GO2.family.command))).start()
-    report = bridge([]).run([Step("stand", 5.0)])
-    assert report.ended == "another process sends commands, too"
+@pytest.mark.parametrize("ended", ["the motor of FL_hip_joint has lost 500 commands", "another process sends commands, too"])
+def test_a_motor_that_loses_commands_or_another_process_that_sends_some_ends_the_bridge(puppet, ended):
+    made, lost = [], 500.0 * (np.arange(20) == 3)
+    change = (
+        puppet.message.__setitem__ if "motor" in ended else lambda *_: made.append(bus().writer(COMMAND, GO2.family.command))
+    )
+    threading.Timer(1.0, change, ("motor_state.lost", lost)).start()
+    assert bridge([]).run([Step("stand", 5.0)]).ended == ended
     assert not puppet.commands[-1]["motor_cmd.kp"].any()
 
 
-@pytest.mark.full
-def test_the_raw_log_has_all_messages_and_gives_the_same_states(puppet, tmp_path):
-    path = tmp_path / "raw.mcap"
-    log = RawLog(path, GO2.family)
+def test_the_raw_log_has_all_messages_with_their_definitions_and_gives_the_same_states(puppet, tmp_path):
+    """The definition names each field of the message, in order, with its type and number."""
+    log = RawLog(tmp_path / "raw.mcap", GO2.family)
     report = bridge([], log).run([Step("stand", 0.3), Step("lie")])
     log.close()
-    with path.open("rb") as file:
-        read = make_reader(file).iter_messages(log_time_order=False)
-        found = [(channel.topic, message) for _, channel, message in read]
-    states = [Message(GO2.family.state, message.data, message.publish_time) for topic, message in found if topic == STATE]
-    sent = {message.data for topic, message in found if topic == COMMAND}
+    with (tmp_path / "raw.mcap").open("rb") as file:
+        found = list(make_reader(file).iter_messages(log_time_order=False))
+    told = [(schema, message) for schema, channel, message in found if channel.topic == STATE]
+    sent = {message.data for _, channel, message in found if channel.topic == COMMAND}
     assert {bytes(command.data) for command in puppet.commands} <= sent
-    again = StateDecoder(GO2, GO2.joints)
-    decoded = again.states(states)
+    states = [Message(GO2.family.state, message.data, message.publish_time) for _, message in told]
+    decoded = StateDecoder(GO2).states(states)
     assert len(decoded) >= report.answered > 500
     assert all(np.diff([state.clock_ns for state in decoded]) > 0)
-
-
-def test_a_log_is_read_by_readers_of_mcap_with_its_own_definitions(puppet, tmp_path):
-    """The definition in the log names each field of the message, in order, with its type and number."""
-    path = tmp_path / "raw.mcap"
-    log = RawLog(path, GO2.family)
-    log.states([Message(GO2.family.state)])
-    log.close()
-    with path.open("rb") as file:
-        ((schema, channel, message),) = make_reader(file).iter_messages()
-    assert (schema.name, schema.encoding, channel.topic) == ("unitree_go::msg::dds_::LowState_", "omgidl", STATE)
+    schema, message = told[0]
+    assert (schema.name, schema.encoding, len(message.data)) == ("unitree_go::msg::dds_::LowState_", "omgidl", 1180)
     text = schema.data.decode()
     assert "uint8 head[2]; uint8 level_flag; uint8 frame_reserve; uint32 sn[2];" in text
     assert "unitree_go::msg::dds_::MotorState_ motor_state[20];" in text
     assert text.index("struct MotorState_") < text.index("struct LowState_")
     assert text.count("module unitree_go") == 4
-    assert len(message.data) == 1180
 
 
 DOMAIN = 60 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
@@ -277,7 +250,7 @@ def test_the_active_controller_is_released():
 def test_a_refused_release_and_a_robot_without_the_service_are_errors():
     with service("ai", "refuses"), pytest.raises(ConfigError, match="refused request 1003 with code 7004"):
         MotionSwitcher(Bus(DOMAIN)).release()
-    command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2", "--domain", str(DOMAIN)]
+    command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", "go2-unitree", "--domain", str(DOMAIN)]
     done = subprocess.run([*command, "--yes", "--release"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "motion_switcher was not found" in done.stderr

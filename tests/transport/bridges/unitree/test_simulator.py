@@ -40,7 +40,7 @@ def simulator(tmp_path):
         process.wait()
 
 
-def bridge(tmp_path, *options, robot="go2"):
+def bridge(tmp_path, *options, robot="go2-unitree"):
     command = [sys.executable, "-m", "sim_harness", "bridge", "unitree", "--robot", robot, "--domain", DOMAIN, *options]
     command += ["--json", str(tmp_path / "figures.json")]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False)
@@ -48,14 +48,12 @@ def bridge(tmp_path, *options, robot="go2"):
 
 @with_unitree
 def test_a_go2_stands_up_and_lies_down(simulator, tmp_path):
-    script = tmp_path / "script.txt"
-    script.write_text("stand 3\nlie\n")
+    (tmp_path / "script.txt").write_text("stand 3\nlie\n")
     end = simulator("go2", 16)
-    done = bridge(tmp_path, "--script", str(script), "--yes")
+    done = bridge(tmp_path, "--script", str(tmp_path / "script.txt"), "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
-    rows, nq, nv = end()
+    (rows, nq, nv), (robot, stance) = end(), load_robot("go2")
     heights, torques = rows[:, 3], rows[:, 1 + nq + nv :]
-    robot, stance = load_robot("go2")
     assert abs(heights.max() - stance[2]) < 0.03
     standing = heights > 0.3
     assert standing.sum() * 0.002 > 2.5
@@ -64,8 +62,7 @@ def test_a_go2_stands_up_and_lies_down(simulator, tmp_path):
     assert tilts.max() < 0.1
     assert np.abs(torques).max() < robot.limits.tau_max.max()
     figures = json.loads((tmp_path / "figures.json").read_text())
-    assert figures["answered"] > 1000
-    assert figures["ended"] == ""
+    assert (figures["answered"] > 1000, figures["ended"]) == (True, "")
 
 
 @with_unitree
@@ -94,7 +91,7 @@ def test_a_go2_walks_in_lock_step_with_commands_that_act_late():
     """Each state waits for its command, so that the load of the machine does not matter."""
     from sim_harness.studies.unitree import Setup, run_once  # noqa: PLC0415 (needs the extra mujoco)
 
-    found = run_once(Setup(FOLDER, "go2", "stand 1\nvelocity 0.3 0 0 3\nlie\n", delay=3), "coulomb")
+    found = run_once(Setup(FOLDER, "go2", "go2-unitree", "stand 1\nvelocity 0.3 0 0 3\nlie\n", delay=3), "coulomb")
     assert found.ended == ""
     assert found.tilt < 0.1
     assert found.walks[1].forward > 0.6
