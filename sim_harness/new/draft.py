@@ -236,8 +236,8 @@ def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose, hint
     ]
     refusal = mujoco_refusal(robot)
     found += [*_unlimited(robot), *refusal]
-    own, walks = _controlled(robot, feet, pose, height, stand=stand, mujoco=not refusal)
     motors, sensing, imu = model.interface(robot, standing(robot, pose.angles))
+    own, walks = _controlled(robot, feet, pose, height, stand=stand, mujoco=not refusal, slow=bool(motors))
     if sensing:
         own.insert(1, estimator_section(sensing))
         if robot.frames.attached(imu).joint > 1:
@@ -247,17 +247,18 @@ def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose, hint
 
 
 def _controlled(
-    robot: Robot, feet: Sequence[Foot], pose: Pose, height: float, *, stand: bool, mujoco: bool
+    robot: Robot, feet: Sequence[Foot], pose: Pose, height: float, *, stand: bool, mujoco: bool, slow: bool
 ) -> tuple[list[str], bool]:
-    """Return the sections of controller and experiment, and whether the robot walks. height: of the hips [m]"""
+    """Return the sections of controller and experiment, and whether the robot walks. height: of the hips [m]; slow: see
+    `two_legs_section`"""
     stiffness = robot.weight * height
     least = min(len(foot.limb.joints) for foot in feet)
     if len(feet) == 2 and least >= FREEDOMS - 1:
         halves = [each for sole in soles_of(robot, standing(robot, pose.angles)) for each in sole.half if each > 0.0]
         half, walks = min(halves), least >= FREEDOMS and not stand
-        own = two_legs_section(stiffness, height, min(MARGIN, SHARE * half), walks=walks)
+        own = two_legs_section(stiffness, height, min(MARGIN, SHARE * half), walks=walks, slow=slow)
         duration = way_on_two_legs(height)[1] + STANDING if walks else 10.0
-        return [own, experiment_section(mujoco=mujoco, switches=True, law="cone", duration=duration)], walks
+        return [own, experiment_section(mujoco=mujoco, switches=True, duration=duration)], walks
     walks = not stand and len(feet) == 4 and all(len(foot.limb.joints) == 3 for foot in feet)
     return [controller_section(stiffness, height, walks), experiment_section(mujoco=mujoco, switches=True)], walks
 

@@ -107,18 +107,16 @@ def estimator_section(sensing: Mapping[str, Any]) -> str:
     return "\n".join([head, *(f"{name} = {value}" for name, value in sensing.items()), ""])
 
 
-def two_legs_section(stiffness: float, height: float, margin: float, *, walks: bool) -> str:
+def two_legs_section(stiffness: float, height: float, margin: float, *, walks: bool, slow: bool) -> str:
     """Return the controller of a robot on two soles, which balances by tasks.
 
     height: of the hips [m]; margin: of the centre of pressure from the edges of the soles [m]
+    slow: whether states come every 2 ms, as over `idyn bridge unitree`
     """
     speed, lasts = way_on_two_legs(height)
     commands = f"[[{lasts}, {speed}, 0.0, 0.0]]" if walks else "[]"
-    return f"""[controller]
-law = "cone"                      # `coulomb` may put the load of a sole on one corner
-period = 0.002                    # s
-
-[controller.contact]
+    period = "[controller]\nperiod = 0.002                    # s\n\n" if slow else ""
+    return f"""{period}[controller.contact]
 source = "planner"                # feet that are planned to stand; of these, those that touch
 whole_soles = true
 mu = 0.6                          # of soles that should not slip
@@ -152,9 +150,9 @@ def way_on_two_legs(height: float) -> tuple[float, float]:
     return speed, round(WAY / speed + 1.0, 1)
 
 
-def experiment_section(*, mujoco: bool, switches: bool = False, law: str = "coulomb", duration: float = 10.0) -> str:
+def experiment_section(*, mujoco: bool, switches: bool = False, duration: float = 10.0) -> str:
     """Return the experiment. mujoco: in MuJoCo, not in the default engine; switches: of the feet; duration: [s]"""
-    lines = ["[experiment]", f'laws = ["{law}"]']
+    lines = ["[experiment]", 'laws = ["coulomb"]']
     lines += ['engine = "mujoco"'] if mujoco else []
     lines += ['contacts = "binary"               # foot switches'] if switches else []
     lines += [
