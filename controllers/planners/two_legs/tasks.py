@@ -8,7 +8,7 @@ import numpy as np
 from controllers.planners.two_legs.feet import FLAT, Foot, Pose, about_z
 from controllers.planners.two_legs.steps import Steps
 from idyn.model.robot import Robot
-from idyn.tasks import ComTask, ForceTask, FrameTask, TaskStack
+from idyn.tasks import ComTask, ForceTask, FrameTask, TaskLimits, TaskStack
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
 from idyn.types import Array
@@ -17,6 +17,7 @@ BASE = "root_joint"
 
 SWING, HEIGHT, TRUNK = 900.0, 100.0, 100.0  # stiffness of feet, height and attitude [1/s²], critically damped
 Above = tuple[float, float, float] | None  # height [m] with its derivatives
+SWIFT = 40.0  # largest acceleration of a joint, in units of g over the height of the centre of mass: none is thrown to keep it
 LOWERING = 0.05  # speed at which a foot that is to stand but does not touch goes down [m/s]
 
 
@@ -32,18 +33,21 @@ class Aimed(NamedTuple):
 
 
 class GaitTasks:
-    """The tasks of a gait. height: of the centre of mass [m]"""
+    """The tasks of a gait. height: of the centre of mass in the world [m]; omega: of the pendulum [1/s]"""
 
-    def __init__(self, robot: Robot, feet: tuple[Foot, Foot], height: float) -> None:
+    def __init__(self, robot: Robot, feet: tuple[Foot, Foot], height: float, omega: float) -> None:
+        self._limits = TaskLimits(acceleration=SWIFT * omega * omega)
         self._robot, self._feet, self._flat = robot, feet, all(foot.flat for foot in feet)
         upright, turns = (False, False, False, True, True, False), (False, False, False, True, True, True)
-        self._trunks = _trunk(upright), _trunk(turns)
+        # on soles the trunk is kept upright first: else it, or the arms, are thrown to move the centre of mass
+        first, second = (0, 1) if self._flat else (1, 0)
+        self._trunks = _trunk(upright, first), _trunk(turns, first)
         self._swings, self._landings = [*map(_swing, feet)], [*map(_landing, feet)]
         self._height, self._place, self._rate, self._push = height, np.zeros(3), np.zeros(3), np.zeros(3)
         stiffness, flat = np.array([0.0, 0.0, HEIGHT]), self._flat
         fields: dict[str, Any] = {"position": self._place, "velocity": self._rate, "acceleration": self._push}
         fields |= {"stiffness": stiffness, "damping": 2.0 * np.sqrt(stiffness)}
-        self._over = [ComTask(mask=(flat, flat, asks), **fields) for asks in (False, True)]
+        self._over = [ComTask(mask=(flat, flat, asks), level=second, **fields) for asks in (False, True)]
 
     def stack(self, steps: Steps, touching: Array, push: complex, pressure: complex, above: Above) -> TaskStack:
         """Return the tasks of a tick, without the posture.
@@ -66,7 +70,8 @@ class GaitTasks:
                 self._landings[side].rotation[:] = about_z(steps.planted[side].yaw) @ foot.level
                 tasks.append(self._landings[side].task)
         free = steps.swinging is None and all(min(foot.half) > FLAT for foot in self._feet)
-        return TaskStack(tasks=[*tasks, *self._load(steps.planted, touching, pressure)] if free else tasks)
+        tasks += self._load(steps.planted, touching, pressure) if free else []
+        return TaskStack(tasks=tasks, limits=self._limits)
 
     def _trunk(self, steps: Steps) -> FrameTask:
         """Return the task of the trunk: upright, with the mean heading of the feet."""
@@ -93,11 +98,10 @@ class GaitTasks:
         return [ForceTask(contacts=keys, normal=part * robot.weight, level=3, name=f"load {foot.frame}")] if keys else []
 
 
-def _trunk(mask: tuple[bool, ...]) -> Aimed:
+def _trunk(mask: tuple[bool, ...], level: int) -> Aimed:
     R, velocity, acceleration = np.eye(3), np.zeros(6), np.zeros(6)
-    task = FrameTask(
-        frame=BASE, name="trunk", rotation=R, velocity=velocity, acceleration=acceleration, stiffness=TRUNK, mask=mask, level=1
-    )
+    fields: dict[str, Any] = {"rotation": R, "velocity": velocity, "acceleration": acceleration, "stiffness": TRUNK}
+    task = FrameTask(frame=BASE, name="trunk", mask=mask, level=level, **fields)
     return Aimed(task, R, np.zeros(3), velocity, acceleration)
 
 

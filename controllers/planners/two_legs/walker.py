@@ -65,7 +65,7 @@ class TwoLegs(Trajectory):
         length, side = (max(ANKLE * (min(each) - balance.margin), 0.0) for each in half)
         stands = self._flat and not settings.march
         self._steps = Steps(settings.step, width, self._omega, stands, complex(length, side))
-        self._tasks = GaitTasks(robot, self._feet, self._ground + self._height)
+        self._tasks = GaitTasks(robot, self._feet, self._ground + self._height, self._omega)
         self._angles, self._centroid = robot.joint_angles(stance), np.zeros(9)
         self._legs, self._rest = legs_of(robot), np.zeros(robot.na)
         self._schedules = {side: self._schedule(side) for side in (None, 0, 1)}
