@@ -53,6 +53,11 @@ class Foot(NamedTuple):
         """Whether the foot has a sole or an edge, so that its pitch and heading are fixed while it stands."""
         return max(self.half) > FLAT
 
+    @property
+    def edge(self) -> bool:
+        """Whether it has a sole without width."""
+        return self.flat and min(self.half) <= FLAT
+
     def pose(self, placed: Placement) -> Pose:
         """Return where the sole is, for its frame's pose."""
         x, y, z = (placed.translation + placed.rotation @ self.centre).tolist()

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from controllers.planners.two_legs.feet import FLAT, Foot, Pose, about_z
+from controllers.planners.two_legs.feet import Foot, Pose, about_z
 from controllers.planners.two_legs.steps import Steps
 from idyn.model.robot import Robot
 from idyn.tasks import ComTask, ForceTask, FrameTask, TaskLimits, TaskStack
@@ -69,7 +69,7 @@ class GaitTasks:
             elif not touching[foot.rows].any():
                 self._landings[side].rotation[:] = about_z(steps.planted[side].yaw) @ foot.level
                 tasks.append(self._landings[side].task)
-        free = steps.swinging is None and all(min(foot.half) > FLAT for foot in self._feet)
+        free = steps.swinging is None and not any(foot.edge for foot in self._feet)
         tasks += self._load(steps.planted, touching, pressure) if free else []
         return TaskStack(tasks=tasks, limits=self._limits)
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from controllers.command import Reference, Schedule, Steering
 from controllers.contact.ground import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory, smooth_step
-from controllers.planners.two_legs.feet import FLAT, Pose, feet_of, nearest_inside
+from controllers.planners.two_legs.feet import Pose, feet_of, nearest_inside
 from controllers.planners.two_legs.steps import BalanceSettings, Steps, StepSettings, Velocity
 from controllers.planners.two_legs.tasks import GaitTasks
 from idyn.errors import ConfigError, InputError
@@ -57,7 +57,7 @@ class TwoLegs(Trajectory):
             raise ConfigError("reference.balance.lower", "expected less than the height of the centre of mass")
         self._omega = float(np.sqrt(robot.weight / (robot.total_mass * self._height)))
         self._flat = all(foot.flat for foot in self._feet)
-        self._walks = not self._flat or all(min(foot.half) > FLAT for foot in self._feet)
+        self._walks = not any(foot.edge for foot in self._feet)
         if (settings.commands or settings.march) and not self._walks:
             raise ConfigError("reference.commands", "expected none: on soles without width the robot does not walk")
         balance = settings.balance
