@@ -127,7 +127,7 @@ class SapSettings(LawSettings, frozen=True, tag="sap"):
 
 class MujocoLawSettings(LawSettings, Soft, frozen=True, tag="mujoco"):
     """MuJoCo's soft contact, for robots that MuJoCo simulates with these parameters; names are MuJoCo's. The period of the
-    prediction is the physics step. `sim_harness.mujoco.law.read_law` reads them from a model.
+    prediction is the physics step. In a checkout `sim_harness.studies.mujoco_model.read_law` reads them.
     """
 
     def __hash__(self) -> int:

@@ -507,6 +507,23 @@ def test_point_feet_walk_at_the_commanded_speed_though_the_centre_of_pressure_is
     assert (at[3999] - at[1999]) / (2000 * dt) == pytest.approx(0.2, rel=0.05)
 
 
+def test_a_foot_whose_place_is_out_of_reach_lands_sooner() -> None:
+    lasted = []
+    for push in (0.0, 0.02j, -0.08j):  # of the DCM to the side of the foot in the air, the left one, or away from it [m]
+        steps = Steps(StepSettings(), 0.2, OMEGA, True, 0.01 + 0.01j)
+        steps.reset((Pose(0.1j, 0.0, 0.0), Pose(-0.1j, 0.0, 0.0)))
+        times = []
+        for k in range(300):  # the first swing, and before the next one of this foot
+            steps.advance(0.005 * k, Velocity(0.2, 0.0), (steps.planted[0], steps.planted[1]), False)
+            ideal = planned_dcm(steps.plan(0.005 * k, Velocity(0.2, 0.0)), OMEGA)
+            steps.reference(0.005 * k, Velocity(0.2, 0.0), ideal + push * (steps.swinging == 0))
+            times += [0.005 * k] * (steps.swinging == 0)
+        lasted.append(times[-1] - times[0])
+    assert lasted[0] == pytest.approx(0.525, abs=0.01)
+    assert lasted[1] == pytest.approx(lasted[0])  # within reach
+    assert 0.2 < lasted[2] < 0.4
+
+
 def test_commands_and_refused_steering() -> None:
     table = {"kind": "two-legs", "start": 1.0, "commands": [[2.0, 0.3, 0.0, 0.0], [1.0, 0.0, 0.0, 0.5]]}
     settings = parse(table, TwoLegsSettings, "reference")

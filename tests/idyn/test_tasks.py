@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import qpsolvers
 from fast import every, every_row, fast, first_is_fast, full
-from scenes import near_stance
+from scenes import feet, near_stance
 
 from controllers.robot.load import load_robot
 from idyn import Flat, Ground, InputError, Options, State, Status, contacts_from_geometry, predict
@@ -556,6 +556,26 @@ class Program:
             if x is not None:
                 return float(((A @ x - b) ** 2).sum()), x[: self.nv]
         return None
+
+
+def test_straight_legs_are_not_asked_for_a_hundred_times_the_acceleration_of_the_trunk():
+    robot, stance = load_robot("go2")
+    trunk, asked = FrameTask(frame="root_joint", acceleration=5.0 * np.eye(6)[2], stiffness=0.0, damping=0.0), {}
+    for bend in (0.2, 0.01):
+        angles = np.tile([0.0, bend, -2.0 * bend], 4)
+        q = robot.with_joint_angles(stance, angles)
+        q[2] -= contacts_from_geometry(robot, q, Flat(), margin=np.inf).gaps.min()
+        state = State(q=q, v=np.zeros(robot.nv))
+        for singular in (0.0, 0.02):
+            limits = TaskLimits(joints=False, torque=np.inf, singular=singular)
+            asked[bend, singular] = solve(robot, state, feet(robot, q), [trunk], limits=limits)
+    loose, damped = asked[0.01, 0.0], asked[0.01, 0.02]
+    assert np.abs(loose.q_ddot).max() > 1000.0
+    assert np.abs(damped.q_ddot).max() < 1.15 / 0.02 * 5.0
+    assert damped.prediction.status.ok
+    assert "nearly singular" in damped.outcomes[0].obstacles[0]
+    assert np.array_equal(asked[0.2, 0.0].q_ddot, asked[0.2, 0.02].q_ddot)  # bent ones get what is asked for
+    assert asked[0.2, 0.02].outcomes[0].met
 
 
 # -- random stacks of tasks --------------------------------------------------------------------------------------------

@@ -12,11 +12,11 @@ from idyn.contact.soft import SoftContact, SoftJoint, inverse_weights
 from idyn.contact.terrain import Flat, Slope
 from idyn.prediction.predict import under_torques
 from idyn.prediction.request import Request
-from sim_harness.mujoco.law import load_model, read_law
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.run.experiment import run_in_process
 from sim_harness.run.plan import ExperimentSettings, build_plan, with_controller
 from sim_harness.studies.mujoco_law import ROBOTS, SECONDS, TURNING, Setting, force_errors
+from sim_harness.studies.mujoco_model import load_model, read_law
 from sim_harness.world.worlds import build_world
 
 DT = 1e-3
