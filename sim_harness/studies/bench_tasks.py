@@ -34,8 +34,8 @@ HANDS = {"g1": ("left_rubber_hand", "right_rubber_hand")}
 TROT = slice(600, 1000)
 """Ticks of a trot that are measured."""
 
-TURNS = 10
-"""Measured rounds."""
+TURNS, COLD = 10, 20
+"""Measured rounds; ticks at the beginning of each that do not count: another process ran before."""
 
 COLUMNS = ("us", "prediction_us", "tick_us", "tsid_us", "placo_us")
 """Times of a tick: of tasks, of one prediction, of the shipped controller, of TSID, of placo."""
@@ -154,8 +154,9 @@ def figures(at: tuple[Robot, Array], runs: dict[str, list[Tick]], controller: Co
     for each in started.values():
         each.close()
     found: Figures = {}
-    for name, times in spent.items():
-        for kind, chosen in ((name, ~several[name]), (f"{name}, several predictions", several[name])):
+    for name, all_times in spent.items():
+        times, more = all_times[COLD:], several[name][COLD:]
+        for kind, chosen in ((name, ~more), (f"{name}, several predictions", more)):
             if chosen.any():
                 half, most = (1e6 * np.quantile(times[chosen], each, axis=0) for each in (0.5, 0.99))
                 measured = [k for k, name in enumerate(COLUMNS) if name[: -len("_us")] in peers or k < len(COLUMNS) - 2]
@@ -179,22 +180,27 @@ def prepared(kept: dict[tuple[str, ...], TaskStack], stack: TaskStack) -> TaskSt
 
 
 def _once(robot: Robot, other: Robot, ticks: list[Tick], controller: Controller | None) -> tuple[Array, Array]:
-    """Return the times [s] of each tick: of tasks, of the prediction, of the controller, NaN (ticks, 4); and whether it took
-    several predictions (ticks). other: a twin of the robot, as predictions have other options than those of tasks"""
-    times, several, guess, before = np.full((len(ticks), len(COLUMNS)), np.nan), np.zeros(len(ticks), np.bool_), None, None
+    """Return the times [s] of each tick: of tasks, of the prediction, of the controller, NaN (ticks, 5); and whether it took
+    several predictions (ticks). other: a twin of the robot, as predictions have other options than those of tasks
+
+    Each runs through all ticks alone, as the peers do in their processes."""
+    times, several, demands = np.full((len(ticks), len(COLUMNS)), np.nan), np.zeros(len(ticks), np.bool_), []
     kept: dict[tuple[str, ...], TaskStack] = {}
-    if controller is not None:
-        controller.reset()
+    guess = None
     for k, (state, contacts, given) in enumerate(ticks):
         stack = prepared(kept, given)
         start = time.perf_counter()
         answer = predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT, guess=guess)
-        middle = time.perf_counter()
-        single = predict(other, state, contacts, answer.q_ddot, law="coulomb", dt=DT, guess=before)
-        end = time.perf_counter()
-        times[k, :2], several[k] = (middle - start, end - middle), answer.passes > 1
-        guess, before = answer.prediction.guess, single.guess
-        if controller is not None:
+        times[k, 0], several[k], guess = time.perf_counter() - start, answer.passes > 1, answer.prediction.guess
+        demands.append(answer.q_ddot)
+    guess = None
+    for k, (state, contacts, _) in enumerate(ticks):
+        start = time.perf_counter()
+        single = predict(other, state, contacts, demands[k], law="coulomb", dt=DT, guess=guess)
+        times[k, 1], guess = time.perf_counter() - start, single.guess
+    if controller is not None:
+        controller.reset()
+        for k, (state, _, _) in enumerate(ticks):
             start = time.perf_counter()
             controller.step(state, controller.contacts(state), Inputs(dt=DT * (k > 0)))
             times[k, 2] = time.perf_counter() - start
