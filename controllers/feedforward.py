@@ -113,6 +113,10 @@ class FeedForward:
 MakeFeedForward = Callable[[Robot, ContactSource], FeedForward]  # makes one for a robot and the source of its contacts
 
 
+BELOW = 2.0 / 3.0
+"""Share of the joint speed at which the safety stops the robot that tasks may use."""
+
+
 class Predictive(FeedForward):
     """Inverse dynamics with the contact forces that a contact law predicts. Stores the warm start and the sensed forces.
 
@@ -127,6 +131,7 @@ class Predictive(FeedForward):
         self._law, self._options = _built(law), _options(*choices, settings.ground)
         self._dragging = Unadvised(**msgspec.structs.asdict(self._options) | {"consistency": Consistency.PROJECT})
         self._horizon, self._period = settings.ground.horizon or settings.period, settings.period
+        self._speed = BELOW * settings.safety.max_joint_speed
         self._spread = Spread(settings.spread, robot, settings.selection)
         self._sensed = SensedForces(law.delay) if isinstance(law, SensedSettings) else None
         self.senses = self._sensed is not None
@@ -200,7 +205,7 @@ class Predictive(FeedForward):
     def _of_tasks(self, at: Kinematics, contacts: ContactSet, target: Target, options: Options) -> Forecast:
         """Return the torque that realises the tasks of the target."""
         assert target.tasks is not None
-        stack, absent = complete(target.tasks[0], contacts, target.tasks[1])
+        stack, absent = complete(target.tasks[0], contacts, target.tasks[1], self._speed)
         try:
             answer = predict_tasks(
                 self._model,

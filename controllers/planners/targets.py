@@ -1,13 +1,14 @@
 """Targets of commanded tasks between commands: completed, blended, extrapolated by their derivatives, or at rest."""
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from idyn.model.frames import exponential, left_jacobian, logarithm
-from idyn.tasks import AngularMomentumTask, FrameTask, PostureTask, TaskStack
+from idyn.tasks import AngularMomentumTask, FrameTask, PostureTask, TaskLimits, TaskStack
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.stack import MOST_LEVELS
 from idyn.types import Array, ContactSet
@@ -75,8 +76,9 @@ def _in_world(task: FrameTask, twist: Array) -> Array:
     return np.concatenate([task.rotation @ twist[:3], task.rotation @ twist[3:]])
 
 
-def complete(stack: TaskStack, contacts: ContactSet, posture: PostureTask) -> tuple[TaskStack, str]:
+def complete(stack: TaskStack, contacts: ContactSet, posture: PostureTask, speed: float) -> tuple[TaskStack, str]:
     """Return the tasks for the present contacts, with a posture as the last level, and what had to be left out, in words.
+    speed: largest one of a joint [rad/s]
 
     Contact tasks need all their contacts; modes of absent contacts have no effect.
     """
@@ -84,7 +86,12 @@ def complete(stack: TaskStack, contacts: ContactSet, posture: PostureTask) -> tu
     tasks = [task for task in stack.tasks if _present(task, contacts.keys)]
     modes = {key: mode for key, mode in stack.modes.items() if key in contacts.keys}
     problem = "; ".join(f"task {task.label()} was left out: its contacts do not touch" for task in missing)
-    return TaskStack(tasks=[*tasks, posture], limits=stack.limits, modes=modes), problem
+    return TaskStack(tasks=[*tasks, posture], limits=_slower(stack.limits, speed), modes=modes), problem
+
+
+@lru_cache(maxsize=16)
+def _slower(limits: TaskLimits, speed: float) -> TaskLimits:
+    return msgspec.structs.replace(limits, speed=min(limits.speed, speed))
 
 
 def _present(task: Any, keys: Sequence[str]) -> bool:

@@ -139,10 +139,10 @@ class Plan(ArrayRecord):
         own, (known, of, before) = robot.limits, self.limited
         if own is known and law is of and limits is before:
             return
-        self.put(corners=corners_of(law), angles_min=own.q_min, angles_max=own.q_max, speed_max=own.v_max)
+        self.put(corners=corners_of(law), angles_min=own.q_min, angles_max=own.q_max)
         self.put(most=own.tau_max * limits.torque if limits.torque != 1.0 else own.tau_max, of_joints=limits.joints)
         self.put(least=np.array([limits.normal_force]), braking=limits.braking, acceleration=limits.acceleration)
-        self.put(singular=limits.singular, mass=robot.total_mass)
+        self.put(speed_max=np.minimum(own.v_max, limits.speed), singular=limits.singular, mass=robot.total_mass)
         self.put(share=np.inf if law.unlimited_friction else 1.0 - limits.friction_margin)
         self.limited = own, law, limits
 

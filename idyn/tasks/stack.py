@@ -39,7 +39,7 @@ class TaskLimits(Record, frozen=True):
     torque: share of the robot's torque limits that may be used; inf: no limit
     joints: whether position and velocity limits of the robot's joints hold
     braking: deceleration that is reserved for stopping at position limits [rad/s²]
-    acceleration: largest joint acceleration [rad/s²]
+    acceleration, speed: largest of a joint [rad/s², rad/s]; the joints' own speed limits hold besides
     singular: share of the usual length of a task's row, in the metric of the posture, below which what contacts and tasks
         above it leave of the row is damped: it asks the joints for at most 1.15 / `singular` times the usual accelerations, and
         is not met; 0: no damping
@@ -52,6 +52,7 @@ class TaskLimits(Record, frozen=True):
     joints: bool = True
     braking: float = 100.0
     acceleration: float = 1e4
+    speed: float = np.inf
     singular: float = 0.02
     self_collision: SelfCollision | None = None
 
@@ -62,7 +63,7 @@ class TaskLimits(Record, frozen=True):
             raise InputError("limits.normal_force", f"expected a finite number ≥ 0, got {self.normal_force!r}")
         if not 0.0 <= self.singular < 1.0:
             raise InputError("limits.singular", f"expected a number in [0, 1), got {self.singular!r}")
-        for name in ("torque", "acceleration", "braking"):
+        for name in ("torque", "acceleration", "speed", "braking"):
             if not getattr(self, name) > 0.0:
                 raise InputError(f"limits.{name}", f"expected a number > 0, got {getattr(self, name)!r}")
         if not isinstance(self.self_collision, SelfCollision | None):
