@@ -69,8 +69,9 @@ def _type_of(layout: Structure) -> Any:
 
 CHECK, RELEASE = 1001, 1003  # numbers of the requests
 
-CONNECT_S, ANSWER_S, RELEASE_S, PAUSE_S = 2.0, 1.0, 10.0, 0.5
-"""Longest times to find the service, to get an answer, and until no controller is active; pause between two looks [s]."""
+CONNECT_S, ANSWER_S, AGAIN_S, RELEASE_S, PAUSE_S = 2.0, 1.0, 0.2, 10.0, 0.5
+"""Longest times to find the service and to get an answer, time after which a question is asked again, longest time until no
+controller is active; pause between two looks [s]."""
 
 
 def _message(name: str, **fields: Any) -> Any:
@@ -127,12 +128,18 @@ class MotionSwitcher:
         return found
 
     def _ask(self, request: int) -> str:
-        """Send a request and return the text of the answer. Raises ConfigError without one, and for a refusal."""
+        """Send a request and return the text of the answer. Raises ConfigError without one, and for a refusal.
+
+        The service may not know this writer yet, whose first question then is lost.
+        """
         number = int(monotonic() * 1e9)
-        header = _Header(_Identity(number, request), _Lease(0), _Policy(0, False))
-        self._requests.write(_Request(header, "{}", []))
-        until = monotonic() + ANSWER_S
-        while monotonic() < until:
+        message = _Request(_Header(_Identity(number, request), _Lease(0), _Policy(0, False)), "{}", [])
+        self._requests.write(message)
+        until, again = monotonic() + ANSWER_S, monotonic() + AGAIN_S
+        while (now := monotonic()) < until:
+            if request == CHECK and now > again:
+                self._requests.write(message)
+                again = now + AGAIN_S
             for response in self._responses.take(16):
                 if response.header.identity.id != number:
                     continue
