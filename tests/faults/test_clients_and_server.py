@@ -347,6 +347,7 @@ def asked_again(trial: Trial, tasks: list) -> None:
         for _ in range(50):
             planner.command(valid_for=0.2, tasks=tasks)
             time.sleep(0.01)
+        time.sleep(0.25)  # until the last command has expired: the next planner would be refused
 
     trial.client.received.clear()
     planning(trial, work)
