@@ -68,6 +68,7 @@ class TwoLegs(Trajectory):
         self._tasks = GaitTasks(robot, self._feet, self._ground + self._height, self._omega)
         self._angles, self._centroid = robot.joint_angles(stance), np.zeros(9)
         self._legs, self._rest = legs_of(robot), np.zeros(robot.na)
+        self._rest.flags.writeable = False
         self._schedules = {side: self._schedule(side) for side in (None, 0, 1)}
         self.reset()
 
