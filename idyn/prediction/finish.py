@@ -224,7 +224,7 @@ def choose_for_kernel(f: Finish, demand: Arrays, out: Arrays) -> tuple[int, int]
     return choose_kept(f, asked, out)
 
 
-@entry(Finish, (Vector, Vector), OUT)
+@compiled
 def verify(f: Finish, claimed: Arrays, out: Arrays) -> bool:
     """Fill `out` with the motion and torques for contact forces that no solver has found. Return whether they are certified as
     the law's solution for the demand, within the limits of torques and forces. Open chains only.

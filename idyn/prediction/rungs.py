@@ -18,7 +18,6 @@ from idyn.prediction.finish import (
     choose_for_kernel,
     finish_solution,
     keep_forces,
-    verify,
 )
 from idyn.prediction.request import Request, last_basis
 from idyn.prediction.solve import INFEASIBLE, MALFORMED, Method, workspace_for
@@ -91,15 +90,12 @@ def first_answer(request: Request) -> Answer | None:
     return _solve_in_python(request, method, met, STATUSES[status])
 
 
-def verified(request: Request, force: Array, null_dim: int) -> Prediction | None:
-    """Return the prediction with these contact forces in rows S, T, N (3n), if they are certified for the demand and within the
-    limits. The dynamics are those that the workspace holds. The next tick may start from the basis of the last one.
+def verified(request: Request, method: Method, out: Out, null_dim: int) -> Prediction:
+    """Return the prediction that `idyn.prediction.finish.verify` has certified. The next tick may start from the basis of the
+    last one.
 
-    null_dim: dimension of the choice among equivalent forces
+    out: as filled; null_dim: dimension of the choice among equivalent forces
     """
-    method, out = method_of(request), _outputs(request)
-    if not verify(method.finish, (request.q_ddot, force), out):
-        return None
     basis = last_basis(request) if method.resumes else None
     return _prediction(request, method, out, method.empty if basis is None else basis, "verified", 0, null_dim, COMPLETE)
 
@@ -108,7 +104,7 @@ def solve(request: Request, demand: Demand) -> Answer:
     """Solve the law for another demand, with the dynamics of `first_answer`."""
     guess, preferred, keys = request.guess, request.preferred, request.contacts.keys
     method = method_of(request)
-    basis, out, torque, force = last_basis(request), _outputs(request), NOTHING, NO_FORCES
+    basis, out, torque, force = last_basis(request), outputs(request), NOTHING, NO_FORCES
     if guess is not None:
         torque, force = guess.tau, guess.carried_over(guess.force, keys)
     warm = basis is not None and basis.shape == method.empty.shape
@@ -157,7 +153,7 @@ def python_rungs(law: Law) -> list[Callable[[Reduced, Array | None], Solutions]]
 
 
 def _finished(request: Request, method: Method, demand: Demand, name: str, solution: Attempt) -> Prediction | None:
-    face, out, p = solution.face, _outputs(request), np.ascontiguousarray(solution.p)
+    face, out, p = solution.face, outputs(request), np.ascontiguousarray(solution.p)
     arguments = (
         method.finish,
         (request.q_ddot, demand.q_ddot),
@@ -177,13 +173,14 @@ def _finished(request: Request, method: Method, demand: Demand, name: str, solut
 def last_forces(request: Request, failure: Status) -> Prediction:
     """Return the inverse dynamics with the contact impulses of the last tick. status: `failure`, or NON_FINITE"""
     request = msgspec.structs.replace(request, law=FREE)
-    method, out = method_of(request), _outputs(request)
+    method, out = method_of(request), outputs(request)
     keep_forces(method.finish, (request.q_ddot, request.q_ddot), out)
     answer = _prediction(request, method, out, method.empty.copy(), "last forces", 0, 0, COMPLETE)
     return msgspec.structs.replace(answer, status=failure if np.isfinite(answer.tau).all() else Status.NON_FINITE)
 
 
-def _outputs(request: Request) -> Out:
+def outputs(request: Request) -> Out:
+    """Return output arrays for a request."""
     robot, n = request.robot, len(request.contacts.keys)
     return empty(3 * n), empty((n, 3)), empty(robot.nv), empty(robot.na)
 

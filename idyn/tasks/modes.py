@@ -12,20 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.laws.law import Law
 from idyn.model.robot import Robot
 from idyn.tasks.stack import TaskLimits
 from idyn.types import Array, Kinematics
-
-
-def opposing(law: Law, mu: float, direction: Array) -> Array:
-    """Return the friction per normal force of a contact that slides along a unit direction (2): against it for round cones,
-    else μ times the corner of the polygon that opposes it most. 0 for an unknown direction (0), and for unlimited friction."""
-    if not direction.any() or np.isinf(mu) or law.unlimited_friction:
-        return np.zeros(2)
-    corners = law.directions
-    against: Array = -direction if law.round_cones else corners[int(np.argmin(corners @ direction))]
-    return mu * against
 
 
 class LinkDistances(NamedTuple):

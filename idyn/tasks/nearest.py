@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.records import Flags, Indices, Matrix, Vector, written
+from idyn.library.kernels import compiled, stack_array
 from idyn.solvers.linalg import axpy, dot, fill, forward
 from idyn.solvers.pool import Pool, empty, vector, zeros
 from idyn.tasks.held import Closing, Held, closing, hold
@@ -23,8 +22,9 @@ from idyn.tasks.limits import (
     fill_limit,
     fill_slacks,
     limit_size,
+    of_forces,
 )
-from idyn.tasks.plan import Plan, limits_of
+from idyn.tasks.plan import Equations, Plan, limits_of
 from idyn.tasks.staircase import SOFT, Active, admit, join, no_rows, restore
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
@@ -43,10 +43,18 @@ MOST_TURNS = 500
 """Most rows that join or leave."""
 
 
-CONTACT, ROWS, APART = (Indices, Matrix), (Matrix, Matrix), (Matrix, Vector)
-
 Arrays = tuple[Array, ...]
 Pair = tuple[Array, Array]
+
+
+class Found(NamedTuple):
+    """What is known of a solution besides its numbers."""
+
+    active: int  # number of the active limits
+    choice: int  # dimension of the choice of forces
+    exact: bool  # whether the levels are strict
+    violated: int  # number of the active limits that are violated, and so named
+    damped: int  # number of the rows of motions that are damped
 
 
 class Tick(NamedTuple):
@@ -66,9 +74,9 @@ def _tick(d: Dynamics, plan: Plan, contact: Pair, tasks: Tasks, forces: Tasks, l
 
 
 @compiled
-def _tasks(pool: Pool, rows: Pair, ends: Array) -> Tasks:
-    """Return equations of tasks as `Tasks`. rows: (A (r, ·), rows asked, drift, roots (3, r)); ends: of the levels"""
-    (A, values), wanted = rows, vector(pool, len(rows[0]))
+def _tasks(pool: Pool, A: Array, values: Array, ends: Array) -> Tasks:
+    """Return equations of tasks as `Tasks`. A, values: see `Equations`; ends: of the levels"""
+    wanted = vector(pool, len(A))
     for i in range(len(A)):
         wanted[i] = values[0, i] - values[1, i]
     return A, wanted, values[2], ends
@@ -130,41 +138,34 @@ def _fill_answer(d: Dynamics, tick: Tick, e: Array, stretch: Array, answer: Answ
     fill_slacks(d, tick.limits, answer, slacks)
 
 
-@entry(Dynamics, Plan, CONTACT, ROWS, ROWS, APART, written((Vector, Vector, Indices, Matrix, Flags)), bool)
-def solve_tasks(
-    d: Dynamics, plan: Plan, contact: Pair, rows: Pair, pushes: Pair, apart: Pair, out: Arrays, limited: bool
-) -> tuple[int, int, bool, int, int]:
-    """Fill the motion and forces nearest to the tasks within the limits. Return the number of active limits, the dimension of
-    the choice of forces, whether the levels are strict, how many of the active limits are violated and so named, and how many
-    rows of motions are damped.
+@compiled
+def solve_tasks(d: Dynamics, plan: Plan, contact: Pair, of: Equations, apart: Pair, limited: bool) -> Found:
+    """Fill the motion and forces nearest to the tasks within the limits, and the active limits of the plan.
 
     plan: after `begin`; contact: (kind of each mode (n), friction per normal force of contacts that slide (n, 2))
-    rows: (A (r, nv), rows asked, drift, square roots of the weights (3, r)); pushes: the contact tasks in the same form, A
-        (r, 3n); apart, limited: see `limits_of`
-    out: (v̇ (nv), f (3n), numbers of the active limits (Q), their multipliers of each level (levels, Q), whether they are named
-        (Q))
+    apart, limited: see `limits_of`
     """
-    (motion, force, numbers, multipliers, missed), pool = out, plan.pool
+    numbers, multipliers, missed, pool = plan.active, plan.multipliers, plan.missed, plan.pool
     empty(pool)
     limits = limits_of(plan, contact[0], apart, limited)
-    tasks, forces = _tasks(pool, rows, plan.ends), _tasks(pool, pushes, plan.ends_of_forces)
+    tasks, forces = _tasks(pool, of.A, of.values, plan.ends), _tasks(pool, of.F, of.pushes, plan.ends_of_forces)
     tick = _tick(d, plan, contact, tasks, forces, limits)
     damped = tick.levels.damped[0]
     D, choice = len(tick.levels.beta), len(tick.held.P) - len(tick.held.order)
-    answer, room = Answer(motion, force, vector(pool, len(plan.most))), vector(pool, count_limits(limits))
+    answer, room = Answer(of.motion, of.force, vector(pool, len(plan.most))), vector(pool, count_limits(limits))
     none, unit = zeros(pool, D), vector(pool, D)
     fill(unit, 1.0)
     _fill_answer(d, tick, none, unit, answer, room)
     if _most_violated(room) < 0:
-        return 0, choice, True, 0, damped
+        return Found(0, choice, True, 0, damped)
     if _shorten(tasks[1], tasks[3]) + _shorten(forces[1], forces[3]) > 0:
         tick = _tick(d, plan, contact, tasks, forces, limits)
         _fill_answer(d, tick, none, unit, answer, room)
     s = no_rows(pool, D, tick.levels.ends, len(numbers), 0.0)
-    exact = _descend(d, tick, s, answer, room)
+    exact = _descend(d, tick, s, answer, room, plan.last)
     if not exact:
         s = no_rows(pool, D, tick.levels.ends, len(numbers), SOFT)
-        _descend(d, tick, s, answer, room)
+        _descend(d, tick, s, answer, room, plan.last)
     fill_slacks(d, tick.limits, answer, room)
     violated = 0
     for k in range(s.size[0]):
@@ -172,7 +173,7 @@ def solve_tasks(
         violated += missed[k]
         for level in range(len(multipliers)):
             multipliers[level, k] = s.multipliers[level + 1 if exact else 1, k]
-    return s.size[0], choice, exact, violated, damped
+    return Found(s.size[0], choice, exact, violated, damped)
 
 
 @compiled
@@ -200,10 +201,10 @@ def _most_violated(slacks: Array) -> int:
 
 
 @compiled
-def _descend(d: Dynamics, tick: Tick, s: Active, answer: Answer, room: Array) -> bool:
-    """Fill the answer. room: slacks at e = 0. Return False if the turns do not suffice."""
+def _descend(d: Dynamics, tick: Tick, s: Active, answer: Answer, room: Array, tau: Array) -> bool:
+    """Fill the answer. room: slacks at e = 0; tau: torques of the last tick (na). Return False if the turns do not suffice."""
     turns, slacks = 0, stack_array(len(room))
-    _begin(d, tick, s, room)
+    _begin(d, tick, s, room, tau)
     while turns < MOST_TURNS:
         turns += 1 + restore(s)
         _fill_answer(d, tick, s.e, s.stretch, answer, slacks)
@@ -219,43 +220,43 @@ def _descend(d: Dynamics, tick: Tick, s: Active, answer: Answer, room: Array) ->
 
 
 NEAR = 1e-6
-"""Slack at the forces of the last tick, as a share of the normal force, below which a limit probably binds again."""
+"""Slack at the forces and torques of the last tick, as a share of the normal force or of the limit, below which a limit
+probably binds again."""
 
 
 @compiled
-def _begin(d: Dynamics, tick: Tick, s: Active, room: Array) -> None:
-    """Let the limits of forces join that were at their limits in the last tick."""
+def _begin(d: Dynamics, tick: Tick, s: Active, room: Array, tau: Array) -> None:
+    """Let the limits of forces and torques join that were at their limits in the last tick. tau: its torques (na)"""
     g, limits, per = d.given, tick.limits, 1 + len(tick.limits.corners)
     if not g.remembers:
         return
-    forces, slacks = stack_array(len(g.last)), stack_array(len(room))
+    forces, slacks, of_contacts = stack_array(len(g.last)), stack_array(len(room)), len(limits.kinds) * per
     for row in range(len(g.last)):
         forces[row] = g.last[row] / g.dt
-    last = Answer(g.v, forces, limits.most)
+    last = Answer(g.v, forces, tau)
     fill_slacks(d, limits, last, slacks)
-    for number in range(len(limits.kinds) * per):
-        normal = last.force[3 * (number // per) + 2]
+    for number in range(of_contacts + 4 * len(tau)):
+        normal = last.force[3 * (number // per) + 2] if number < of_contacts else 1.0
         near = normal > 0.0 and abs(slacks[number]) < NEAR * max(1.0, normal)
-        if near and _add_row(d, tick, s, number, room):
+        if near and of_forces(limits, number) and _add_row(d, tick, s, number, room):
             join(s, s.size[0])
             s.size[0] += s.level[s.size[0]] >= 0
 
 
-@entry(Dynamics, Plan, CONTACT, ROWS, ROWS, APART, (Indices, Matrix, Matrix), written((Matrix,)))
-def fill_rows_of(
-    d: Dynamics, plan: Plan, contact: Pair, rows: Pair, pushes: Pair, apart: Pair, which: Arrays, out: tuple[Array]
-) -> int:
+@compiled
+def fill_rows_of(d: Dynamics, plan: Plan, contact: Pair, of: Equations, apart: Pair, which: Arrays, out: Array) -> int:
     """Fill the rows on the coordinates of some limits, and of rows on v̇ and on f. Return the number of coordinates.
 
-    which: (numbers of limits (k), rows on v̇ (r, nv), rows on f (r, 3n)); out: tuple of the rows (k + r, ·), wide enough
+    which: (numbers of limits (k), rows on v̇ (r, nv), rows on f (r, 3n)); out: (k + r, ·), wide enough
     """
-    (numbers, motions, forces), (found,), pool = which, out, plan.pool
+    (numbers, motions, forces), pool = which, plan.pool
     empty(pool)
     limits = limits_of(plan, contact[0], apart, True)
-    tick = _tick(d, plan, contact, _tasks(pool, rows, plan.ends), _tasks(pool, pushes, plan.ends_of_forces), limits)
+    tasks, pushes = _tasks(pool, of.A, of.values, plan.ends), _tasks(pool, of.F, of.pushes, plan.ends_of_forces)
+    tick = _tick(d, plan, contact, tasks, pushes, limits)
     D = len(tick.levels.beta)
     for k in range(len(numbers)):
-        _fill_row(d, tick, numbers[k], found[k, :D])
+        _fill_row(d, tick, numbers[k], out[k, :D])
     for r in range(len(motions)):
-        fill_coordinates(d, tick.held, tick.levels, (motions[r], forces[r]), found[len(numbers) + r, :D])
+        fill_coordinates(d, tick.held, tick.levels, (motions[r], forces[r]), out[len(numbers) + r, :D])
     return D

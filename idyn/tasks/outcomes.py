@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from idyn.library.kernels import entry
-from idyn.library.records import Matrix, Spans, Vector, written
-from idyn.tasks.stack import Mode
+from idyn.tasks.stack import MODES, Mode
 from idyn.types import Array, Prediction, Record
 
 MET = 1e-6
@@ -59,45 +57,12 @@ class TaskOutcome(Record, frozen=True, dict=True, gc=True):
         return f"{self.name}: misses {self.missed:.3g} of {np.abs(self.asked).max():.3g}: {', '.join(self.obstacles)}"
 
 
-@entry((Matrix, Matrix), (Matrix, Matrix), (Vector, Vector), (Vector, Vector, Vector), float, Spans, written((Matrix,) * 3))
-def compare(
-    motions: tuple[Array, Array],
-    forces: tuple[Array, Array],
-    solution: tuple[Array, Array],
-    answer: tuple[Array, Array, Array],
-    dt: float,
-    spans: Array,
-    out: tuple[Array, Array, Array],
-) -> None:
-    """Fill what a solution and the law's answer achieve of the tasks.
-
-    motions, forces: equations of the tasks on v̇ and on f: (A, rows asked, drift and others); solution: (v̇, f)
-    answer: (v⁺, v, p); spans: of each task, first and last row, whether it is on f (k, 3)
-    out: (rows asked, held, predicted of motions (3, ·), of forces (3, ·);
-        largest |held − predicted|, |asked − held|, |asked − predicted| and |asked| of each task (k, 4))
-    """
-    (v_dot, f), (v_plus, v, p), (of_motions, of_forces, largest) = solution, answer, out
-    for k in range(len(spans)):
-        of_force = spans[k, 2] > 0
-        (A, values), found = forces if of_force else motions, of_forces if of_force else of_motions
-        largest[k, :] = 0.0
-        for i in range(spans[k, 0], spans[k, 1]):
-            held = predicted = values[1, i]
-            for j in range(A.shape[1]):
-                held += A[i, j] * (f[j] if of_force else v_dot[j])
-                predicted += A[i, j] * ((p[j] if of_force else v_plus[j] - v[j]) / dt)
-            found[0, i], found[1, i], found[2, i], asked = values[0, i], held, predicted, values[0, i]
-            far = abs(held - predicted), abs(asked - held), abs(asked - predicted), abs(asked)
-            for c in range(4):
-                largest[k, c] = max(largest[k, c], far[c])
-
-
 class TaskPrediction(Record, frozen=True, dict=True, gc=True):
     """Result of `predict_tasks`.
 
     prediction: torques, forces and certificate, by the contact law
     q_ddot: demanded joint accelerations [rad/s²] (na)
-    modes: contact modes of the solution, by key
+    kinds: contact modes of the solution, numbers of `idyn.tasks.stack.MODES` (n)
     relaxed: limits that no motion meets together; they are violated as little as possible. "order of the levels", where limits
         nearly contradict each other and a weighted sum of all errors and violations was made small instead
     passes: number of predictions made
@@ -106,10 +71,15 @@ class TaskPrediction(Record, frozen=True, dict=True, gc=True):
 
     prediction: Prediction
     q_ddot: Array
-    modes: Mapping[str, Mode]
+    kinds: Array
     relaxed: tuple[str, ...]
     passes: int
     find_outcomes: Callable[[], tuple[TaskOutcome, ...]]
+
+    @property
+    def modes(self) -> Mapping[str, Mode]:
+        """Contact modes of the solution, by key."""
+        return dict(zip(self.prediction.keys, map(MODES.__getitem__, self.kinds.tolist()), strict=True))
 
     @cached_property
     def outcomes(self) -> tuple[TaskOutcome, ...]:

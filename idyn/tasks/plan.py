@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from idyn.laws.law import Law, polygon
-from idyn.library.kernels import compiled, entry
-from idyn.library.records import ArrayRecord, Indices, Matrix, Spans, Vector, written
+from idyn.library.kernels import compiled
+from idyn.library.records import ArrayRecord, Flags, Indices, Matrix, Spans, Vector
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, fill
 from idyn.solvers.pool import Pool, vector
@@ -62,13 +62,34 @@ def _layout(tasks: Sequence[MotionTask | ContactTask], robot: Robot) -> Layout:
     return Layout(spans, list(ends), counts, [*np.array(list(ends.values()), np.int64).reshape(-1, 2).T.copy()])
 
 
+class Equations(NamedTuple):
+    """Equations of the tasks with their solution: views of one block of memory, a new one for each tick."""
+
+    A: Array  # of motions, on v̇ (r, nv)
+    values: Array  # rows asked, drift, square roots of the weights (3, r)
+    F: Array  # of forces, on f, rows S, T, N (c, 3n)
+    pushes: Array  # (3, c)
+    motion: Array  # v̇ (nv)
+    force: Array  # f (3n)
+
+
+@compiled
+def equations_in(block: Array, rows: int, pushes: int, nv: int, n: int) -> Equations:
+    """Return the equations in a block of `Plan.size` numbers. rows, pushes: numbers of equations; n: of contacts"""
+    a, width = rows * nv, 3 * n
+    b, c, d = a + 3 * rows, a + 3 * rows + pushes * width, a + 3 * rows + pushes * (width + 3)
+    A, values = block[:a].reshape((rows, nv)), block[a:b].reshape((3, rows))
+    F, asked = block[b:c].reshape((pushes, width)), block[c:d].reshape((3, pushes))
+    return Equations(A, values, F, asked, block[d : d + nv], block[d + nv : d + nv + width])
+
+
 _NO_LIMITS: tuple[Any, Any, Any] = None, None, None
 
 
 class Plan(ArrayRecord):
     """Plan of a stack for a robot and n contacts.
 
-    layout: of the equations; filled: tasks by number whose equations Python fills
+    layout: of the equations; size: of the block of `Equations`; none: numbers and multipliers of no active limit
     """
 
     table: Spans  # of each motion task, see `KIND` and the others (k, 11)
@@ -79,10 +100,19 @@ class Plan(ArrayRecord):
     gravity: Vector  # [m/s²] (3)
     velocities: Matrix  # of the bodies, see `body_motion` (njoints, 6)
     biases: Matrix
+    last: Vector  # torques of the last tick, NaN without one (na)
     pool: Pool  # memory of `idyn.tasks.nearest`
     spans: Spans  # of each task, first and last row, whether it is on forces (k, 3)
     ends: Indices  # of the rows of each level: of motions, of forces
     ends_of_forces: Indices
+    rows: int  # numbers of equations: of motions, of forces
+    pushes: int
+    filled: bool  # whether Python fills some of them
+    # results of `idyn.tasks.tick`: numbers of the active limits (Q), their multipliers of each level (levels, Q), whether they
+    # are named (Q)
+    active: Indices
+    multipliers: Matrix
+    missed: Flags
     # limits
     corners: Matrix  # of the friction polygon (·, 2)
     angles_min: Vector  # of the joints (na)
@@ -99,17 +129,19 @@ class Plan(ArrayRecord):
     of_joints: bool  # whether limits of the joints hold
     singular: float  # see `TaskLimits`
     mass: float  # of the robot [kg]
+    # the law
+    round_cones: bool
+    verifies: bool  # whether forces of the solution may be verified as those of the law
 
     def __init__(self, robot: Robot, tasks: Sequence[MotionTask | ContactTask], structures: Sequence[Hashable], n: int) -> None:
-        self.layout, self.filled, self.limited = _layout(tasks, robot), list[int](), _NO_LIMITS
+        self.layout, self.limited = _layout(tasks, robot), _NO_LIMITS
         table, offsets, which, at = [], [], list[int](), 0
-        for k, (task, structure, (first, last)) in enumerate(zip(tasks, structures, self.layout.spans, strict=True)):
+        for task, structure, (first, last) in zip(tasks, structures, self.layout.spans, strict=True):
             if isinstance(task, ContactTask):
                 continue
             count, row = last - first, [PYTHON, 0, first, last - first, len(which), at]
             at += count
             if structure is None:
-                self.filled.append(k)
                 table.append([*row, at, -1, -1, -1, -1])
                 offsets.append(np.zeros(12))
                 continue
@@ -130,9 +162,15 @@ class Plan(ArrayRecord):
         self.put(spans=np.array(spans, np.int64).reshape(-1, 3))
         bodies, na = len(robot.tree.parents), robot.na
         self.put(velocities=np.zeros((bodies, 6)), biases=np.zeros((bodies, 6)), gravity=robot.bodies.gravity)
-        self.put(slowest=np.zeros(na), fastest=np.zeros(na), reach=np.zeros(n), least=np.zeros(1))
-        size = na + 3 * n + self.layout.counts[0] + self.layout.counts[1] + len(robot.closures.keys) * 6 + EXTRA
+        self.put(last=np.full(na, np.nan), slowest=np.zeros(na), fastest=np.zeros(na), reach=np.zeros(n), least=np.zeros(1))
+        rows, pushes = self.layout.counts
+        size, most = na + 3 * n + rows + pushes + len(robot.closures.keys) * 6 + EXTRA, na + 3 * n + EXTRA
         self.put(modes=np.zeros(n, np.int64), pool=Pool(POOL * size * size, POOL * size))
+        self.put(active=np.zeros(most, np.int64), missed=np.zeros(most, np.bool_))
+        self.put(multipliers=np.zeros((len(self.layout.levels), most)))
+        self.none = np.zeros(0, np.int64), np.zeros((len(self.layout.levels), 0))
+        self.put(rows=rows, pushes=pushes, filled=pushes > 0 or None in structures)
+        self.size = rows * (robot.nv + 3) + pushes * (3 * n + 3) + robot.nv + 3 * n
 
     def limit(self, robot: Robot, law: Law, limits: TaskLimits) -> None:
         """Set the limits, where they have changed."""
@@ -144,6 +182,7 @@ class Plan(ArrayRecord):
         self.put(least=np.array([limits.normal_force]), braking=limits.braking, acceleration=limits.acceleration)
         self.put(speed_max=np.minimum(own.v_max, limits.speed), singular=limits.singular, mass=robot.total_mass)
         self.put(share=np.inf if law.unlimited_friction else 1.0 - limits.friction_margin)
+        self.put(round_cones=law.round_cones, verifies=law.holds_still and not robot.closures.keys)
         self.limited = own, law, limits
 
 
@@ -153,17 +192,21 @@ def corners_of(law: Law) -> Array:
 
 
 class Stacked(NamedTuple):
-    """Tasks in order of their levels, with their plan, and arrays of the numbers of motion tasks, see `Read`."""
+    """Tasks in order of their levels, with their plan, and arrays of the numbers of motion tasks, see `Read`.
 
+    given: in their order in the stack; contacts: their number
+    """
+
+    given: list[MotionTask | ContactTask]
     tasks: list[MotionTask | ContactTask]
     contacts: int
     plan: Plan
     read: Read
 
-    def still(self, robot: Robot, tasks: list[MotionTask | ContactTask], contacts: int) -> bool:
+    def still(self, robot: Robot, tasks: list[MotionTask | ContactTask]) -> bool:
         """Return whether the motion tasks are the same objects and contact tasks, which Python reads in every tick, have the
-        same equations, for the same number of contacts."""
-        if contacts != self.contacts or len(tasks) != len(self.tasks):
+        same equations."""
+        if len(tasks) != len(self.tasks):
             return False
         for one, other in zip(tasks, self.tasks, strict=True):
             if one is not other and not (isinstance(one, ContactTask) and isinstance(other, ContactTask)):
@@ -176,17 +219,22 @@ class Stacked(NamedTuple):
 def stacked(robot: Robot, stack: TaskStack, contacts: int) -> tuple[list[MotionTask | ContactTask], Plan]:
     """Return the tasks in order of their levels, and their plan with their numbers. contacts: their number. Raises
     InputError."""
-    found, tasks = robot.scratch.get("stack"), sorted(stack.tasks, key=_level)
-    if not isinstance(found, Stacked) or not found.still(robot, tasks, contacts):
-        found = _stacked(robot, tasks, contacts)
+    kept, given = robot.scratch.get("stack"), list(stack.tasks)
+    found = kept if isinstance(kept, Stacked) and kept.contacts == contacts else None
+    if found is None or found.given != given:  # tasks are equal if they are the same object
+        tasks = sorted(given, key=_level)
+        still = found is not None and found.still(robot, tasks)
+        found = found._replace(given=given, tasks=tasks) if still and found else _stacked(robot, given, tasks, contacts)
         if found.read.lasting:
             robot.scratch["stack"] = found
     if found.read.arrays:
         np.concatenate(found.read.arrays, out=found.plan.own["numbers"])
-    return tasks, found.plan
+    return found.tasks, found.plan
 
 
-def _stacked(robot: Robot, tasks: list[MotionTask | ContactTask], contacts: int) -> Stacked:
+def _stacked(
+    robot: Robot, given: list[MotionTask | ContactTask], tasks: list[MotionTask | ContactTask], contacts: int
+) -> Stacked:
     read = Read()
     structures = [task.structure(robot) if isinstance(task, MotionTask) else None for task in tasks]
     kinds = [(type(task), task.level, of or task.count(robot)) for task, of in zip(tasks, structures, strict=True)]
@@ -203,7 +251,7 @@ def _stacked(robot: Robot, tasks: list[MotionTask | ContactTask], contacts: int)
             read.add(roots_of(task.weight, last - first), type(task.weight) is float)
             if structure is not None:
                 task.read(last - first, read)
-    return Stacked(tasks, contacts, plan, read)
+    return Stacked(given, tasks, contacts, plan, read)
 
 
 def refuse(tasks: Sequence[MotionTask | ContactTask], plan: Plan, number: int) -> None:
@@ -221,15 +269,17 @@ def _level(task: MotionTask | ContactTask) -> int:
     return task.level
 
 
-@entry(Dynamics, Plan, (Vector, Matrix, Vector), written((Matrix, Matrix, Indices)))
-def begin(d: Dynamics, plan: Plan, motion: tuple[Array, ...], out: tuple[Array, Array, Array]) -> int:
-    """Fill the equations of the motion tasks, contact modes and limits. Return −1, or the number of a task with malformed
-    targets, among the motion tasks.
+@compiled
+def begin(d: Dynamics, plan: Plan, motion: tuple[Array, ...], block: Array, kinds: Array) -> int:
+    """Fill the equations of the motion tasks, the intended contact modes (n) and the limits. Return −1, or the number of a task
+    with malformed targets, among the motion tasks.
 
-    motion: (angles of the actuated joints (na), placements (njoints, 12), origin (3))
-    out: (A of zeros (r, nv), rows asked, drift, roots of zeros (3, r), kinds of the contact modes (n))
+    motion: (angles of the actuated joints (na), placements (njoints, 12), origin (3)); block: of `Equations`
     """
-    (angles, placements, origin), (A, values, kinds), g = motion, out, d.given
+    (angles, placements, origin), g = motion, d.given
+    fill(block, 0.0)
+    out = equations_in(block, plan.rows, plan.pushes, len(g.v), len(kinds))
+    A, values = out.A, out.values
     for i in range(len(kinds)):
         kinds[i] = plan.modes[i] if plan.modes[i] >= 0 else STICK if g.gaps[i] <= g.touching else OPEN
         plan.reach[i] = np.inf if plan.share == np.inf and g.mu[i] > 0.0 else g.mu[i] * min(plan.share, 1.0)

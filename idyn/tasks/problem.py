@@ -9,21 +9,24 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
-from idyn.laws.law import SLIPS, Law
-from idyn.model.robot import Robot
+from idyn.prediction.request import Request
+from idyn.prediction.rungs import Out, outputs, verified
+from idyn.prediction.solve import workspace_for
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.held import OPEN, SLIDE, STICK
-from idyn.tasks.modes import distance_bounds, name_of, opposing
+from idyn.tasks.modes import distance_bounds, name_of
 from idyn.tasks.motion import MotionTask, Rows, TaskMotion
-from idyn.tasks.nearest import Pair, fill_rows_of, solve_tasks
-from idyn.tasks.outcomes import MET, TaskOutcome, compare
-from idyn.tasks.plan import EXTRA, Plan, begin, refuse, stacked
+from idyn.tasks.outcomes import MET, TaskOutcome
+from idyn.tasks.plan import Equations, equations_in, refuse, stacked
 from idyn.tasks.read import roots_of
 from idyn.tasks.stack import TaskStack
-from idyn.terms.stages import Dynamics
-from idyn.types import Array, ContactSet, Kinematics, Prediction
+from idyn.tasks.tick import REJECTED, SolvedValues, compare, rows_on_levels, run_tick, solve_modes
+from idyn.terms.dynamics import NO_FORCES, NOTHING, checked, contact_arrays
+from idyn.terms.inputs import numbers
+from idyn.types import Array, Prediction
 
 HINDERS = 1e-6
 """Share of the largest multiplier of its level beyond which a limit counts as active."""
@@ -33,9 +36,6 @@ UNORDERED = "order of the levels"
 
 DAMPED = "the robot is nearly singular"
 """What is named where rows are damped, see `TaskLimits.singular`."""
-
-SAME_DIRECTION = float(np.cos(np.radians(2.0)))
-"""Sliding directions with a larger cosine count as equal."""
 
 
 class Asked(NamedTuple):
@@ -47,20 +47,18 @@ class Asked(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Motion and forces nearest to the tasks for given contact modes.
-
-    motion: v̇ (nv); force: f, rows S, T, N (3n)
-    """
+    """Motion and forces nearest to the tasks for given contact modes."""
 
     kinds: Array  # of the modes, see `idyn.tasks.held` (n)
     directions: Array  # of sliding along s and t, as used (n, 2)
-    motion: Array
-    force: Array
+    block: Array  # equations, motion and forces, see `idyn.tasks.plan.Equations`
+    q_ddot: Array  # (na)
     active: Array  # numbers of the active limits, see `idyn.tasks.limits` (k)
     multipliers: Array  # of the active limits in each level (levels, k)
     relaxed: tuple[str, ...]  # names of limits that nothing meets together
     choice: int  # dimension of the choice of forces
     damped: bool  # whether rows of motions are, see `TaskLimits.singular`
+    answer: Prediction | None  # with these forces, if they are certified as the law's
 
     def hinders(self) -> Array:
         """Return whether a limit prevents a smaller error of a level (levels, k)."""
@@ -72,46 +70,106 @@ class Solution(NamedTuple):
 class TaskProblem:
     """The tasks at one state, with contacts, dynamics and limits.
 
-    tasks: in order of their levels; plan: of the stack; modes: intended kinds of the contact modes (n)
+    request: without a demand, its state is the kinematics; tasks: in order of their levels; plan: of the stack
+    limits: those of forces and torques hold for `first`, the solution for the intended contact modes
     """
 
-    def __init__(self, robot: Robot, state: Kinematics, contacts: ContactSet, stack: TaskStack, law: Law, d: Dynamics) -> None:
-        self.robot, self.state, self.contacts, self.law, self.dynamics = robot, state, contacts, law, d
-        (self.tasks, plan), n, q, v = stacked(robot, stack, len(contacts)), len(contacts), state.q, state.v
-        self.plan = plan
-        plan.limit(robot, law, stack.limits)
-        (motions, pushes), self.modes = plan.layout.counts, np.empty(n, np.int64)
-        self._motion = np.zeros((motions, robot.nv)), np.zeros((3, motions))
-        self._forces = np.zeros((pushes, 3 * n)), np.zeros((3, pushes))
-        placements = state.placements
-        if robot.far:
-            robot.place(robot.near(q))
-            placements = robot.placements
-        given, out = (robot.joint_angles(q), placements, robot.origin), (*self._motion, self.modes)
-        stack.fill_kinds(contacts, plan.own["modes"])
-        malformed = begin(d, plan, given, out)
-        if malformed >= 0:
-            refuse(self.tasks, plan, malformed)
-        if plan.filled or pushes:
-            self._fill(TaskMotion(robot, q, v))
-        self.apart = distance_bounds(robot, state, d.given.dt, stack.limits)
+    def __init__(self, request: Request, stack: TaskStack, *, limited: bool = True) -> None:
+        robot, contacts, guess = request.robot, request.contacts, request.guess
+        n = len(contacts.keys)
+        last = None if guess is None else guess.carried_over(guess.force, contacts.keys)
+        self.method, self._limits = workspace_for(robot, n).method(request), stack.limits
+        self.tasks, self.plan = stacked(robot, stack, n)
+        self.plan.limit(robot, request.law, stack.limits)
+        stack.fill_kinds(contacts, self.plan.own["modes"])
+        try:
+            first = self._run(request, last, limited)
+        except (AttributeError, TypeError, ValueError):  # wrong types for Pinocchio or compiled code
+            first = None
+        if first is None:
+            state, contacts, applied, last = checked(robot, request.state, contacts, request.applied, last)
+            if guess is not None:
+                guess = msgspec.structs.replace(guess, tau=numbers("guess.tau", guess.tau))
+            plain = msgspec.structs.replace(request, state=state, contacts=contacts, applied=applied, guess=guess)
+            first = self._run(plain, last, limited)
+            if first is None:
+                raise AssertionError("compiled code rejected checked data")
+        self.first = first
 
-    def _fill(self, motion: TaskMotion) -> None:
+    def _run(self, r: Request, last: Array | None, limited: bool) -> Solution | None:
+        """Run the tick. Return None for malformed data."""
+        robot, plan, n, method = r.robot, self.plan, len(r.contacts.keys), self.method
+        self.state = at = robot.kinematics(r.state)
+        self.request = r
+        self.apart = distance_bounds(robot, at, r.dt, self._limits)
+        placements = at.placements
+        if robot.far:
+            robot.place(robot.near(at.q))
+            placements = robot.placements
+        bounds, modes = (self.apart.rows, self.apart.least), (np.empty(n, np.int64), np.zeros((n, 2)))
+        found, out = (np.empty(plan.size), np.empty(robot.na)), outputs(r)
+        values = run_tick(
+            method.finish,
+            plan,
+            (at.q, at.v, NOTHING if r.applied is None else r.applied),
+            contact_arrays(r.contacts),
+            (NO_FORCES, NOTHING) if last is None or r.guess is None else (last, r.guess.tau),
+            (robot.joint_angles(at.q), placements, robot.origin),
+            bounds,
+            modes,
+            found,
+            out,
+            limited,
+        )
+        if values[0] == REJECTED:
+            return None
+        if values[0] >= 0:
+            refuse(self.tasks, plan, values[0])
+        if plan.filled:
+            self._fill(TaskMotion(robot, at.q, at.v), found[0])
+            values = solve_modes(method.finish, plan, bounds, modes, found, out, limited)
+        return self._solution(values, modes, found, out)
+
+    def solve(self, kinds: Array, directions: Array) -> Solution:
+        """Return the solution within the limits for other contact modes. directions: of sliding, 0: unknown (n, 2)"""
+        first, out = self.first, outputs(self.request)
+        modes, found = (kinds.copy(), directions.copy()), (first.block.copy(), np.empty(len(first.q_ddot)))
+        bounds = self.apart.rows, self.apart.least
+        return self._solution(solve_modes(self.method.finish, self.plan, bounds, modes, found, out, True), modes, found, out)
+
+    def _solution(self, values: SolvedValues, modes: tuple[Array, Array], found: tuple[Array, Array], out: Out) -> Solution:
+        _, k, choice, exact, violated, damped, certified = values
+        plan, relaxed = self.plan, tuple[str, ...]()
+        active, multipliers = plan.none
+        if k:
+            own = plan.own
+            active, multipliers = own["active"][:k].copy(), own["multipliers"][:, :k].copy()
+            if violated or not exact:
+                names = map(self.name, active[own["missed"][:k]].tolist())
+                relaxed = *dict.fromkeys(names), *(() if exact else (UNORDERED,))
+        answer = verified(self.request, self.method, out, choice) if certified else None
+        return Solution(*modes, *found, active, multipliers, relaxed, choice, damped > 0, answer)
+
+    def _fill(self, motion: TaskMotion, block: Array) -> None:
         """Fill the equations that kernels do not fill."""
-        for k, (task, rows, of_force) in enumerate(self.asked):
+        for task, rows, of_force in self.asked(block):
             if of_force:
-                task.fill(self.contacts, rows)
+                task.fill(self.request.contacts, rows)
                 rows.roots[:] = roots_of(task.weight, len(rows.roots))
-            elif k in self.plan.filled:
+            elif isinstance(task, MotionTask) and task.structure(motion.robot) is None:
                 task.fill(motion, rows)
 
-    @property
-    def asked(self) -> list[Asked]:
-        """Tasks with their equations, in order of their levels."""
-        found = []
+    def equations(self, block: Array) -> Equations:
+        """Return equations, motion and forces of a solution."""
+        (rows, pushes), r = self.plan.layout.counts, self.request
+        return equations_in(block, rows, pushes, r.robot.nv, len(r.contacts.keys))
+
+    def asked(self, block: Array) -> list[Asked]:
+        """Return the tasks with their equations, in order of their levels. block: of a solution"""
+        found, at = [], self.equations(block)
         for task, (first, last) in zip(self.tasks, self.plan.layout.spans, strict=True):
             of_force = isinstance(task, ContactTask)
-            A, values = self._forces if of_force else self._motion
+            A, values = (at.F, at.pushes) if of_force else (at.A, at.values)
             found.append(Asked(task, Rows(A[first:last], *values[:, first:last]), of_force))
         return found
 
@@ -123,86 +181,29 @@ class TaskProblem:
     @property
     def pushes(self) -> bool:
         """Whether there are tasks on forces."""
-        return len(self._forces[0]) > 0
-
-    def solve(self, kinds: Array, directions: Array, *, limited: bool = True) -> Solution:
-        """Return the solution within the limits. limited: whether those of forces and torques hold"""
-        if not slides(kinds):
-            return self._solve(kinds, directions, limited)
-        if not directions.any():
-            directions = self.sliding(np.zeros(self.robot.nv))
-        first = self._solve(kinds, directions, limited)
-        return self._solve(kinds, self.sliding(first.motion), limited)
-
-    def _solve(self, kinds: Array, directions: Array, limited: bool) -> Solution:
-        robot, count = self.robot, len(kinds)
-        most = robot.na + 3 * count + EXTRA
-        motion, force, numbers = np.empty(robot.nv), np.empty(3 * count), np.empty(most, np.int64)
-        multipliers, named = np.empty((len(self.levels), most)), np.empty(most, np.bool_)
-        out, relaxed = (motion, force, numbers, multipliers, named), tuple[str, ...]()
-        k, choice, exact, violated, damped = solve_tasks(*self._given(kinds, directions), out, limited)
-        if violated or not exact:
-            names = map(self.name, numbers[:k][named[:k]].tolist())
-            relaxed = *dict.fromkeys(names), *(() if exact else (UNORDERED,))
-        return Solution(kinds, directions, motion, force, numbers[:k], multipliers[:, :k], relaxed, choice, damped > 0)
-
-    def _given(self, kinds: Array, directions: Array) -> tuple[Dynamics, Plan, Pair, Pair, Pair, Pair]:
-        """Return what kernels get: dynamics, plan, contact modes, equations, distances of links."""
-        return (
-            self.dynamics,
-            self.plan,
-            (kinds, self._friction(kinds, directions)),
-            self._motion,
-            self._forces,
-            (self.apart.rows, self.apart.least),
-        )
+        return self.plan.layout.counts[1] > 0
 
     def compare(self, solution: Solution, answer: Prediction, v: Array) -> tuple[tuple[Array, Array], Array]:
         """Return what is asked, what a solution and what the law's answer achieve, of motions and of forces (3, ·), and how far
-        that is from each other, see `compare`. v: of the state (nv)"""
-        (A, values), (F, forces), spans = self._motion, self._forces, self.plan.own["spans"]
-        out = np.empty((3, len(A))), np.empty((3, len(F))), np.empty((len(spans), 4))
-        achieved = (solution.motion, solution.force), (answer.v_plus, v, answer.p)
-        compare((A, values), (F, forces), *achieved, answer.dt, spans, out)
+        that is from each other, see `idyn.tasks.tick.compare`. v: of the state (nv)"""
+        rows, pushes = self.plan.layout.counts
+        out = np.empty((3, rows)), np.empty((3, pushes)), np.empty((len(self.tasks), 4))
+        compare(self.plan, (solution.block, solution.kinds), (answer.v_plus, v, answer.p), answer.dt, out)
         return out[:2], out[2]
 
     def name(self, number: int) -> str:
         """Return the name of a limit."""
-        return name_of(self.robot, self.contacts.keys, len(self.plan.own["corners"]), self.apart, number)
+        r = self.request
+        return name_of(r.robot, r.contacts.keys, len(self.plan.own["corners"]), self.apart, number)
 
-    def rows_of(self, solution: Solution, motions: Array, forces: Array) -> tuple[Array, Array]:
-        """Return rows on the coordinates of the levels: of the active limits (k, ·), of rows on v̇ (r, nv) and on f (r, 3n)."""
-        which, k = (solution.active, motions, forces), len(solution.active)
-        found = np.empty((k + len(motions), self.robot.na + 3 * len(solution.kinds)))
-        size = fill_rows_of(*self._given(solution.kinds, solution.directions), which, (found,))
-        return found[:k, :size], found[k:, :size]
-
-    def sliding(self, motion: Array) -> Array:
-        """Return the directions of sliding û_T of a motion v̇ (n, 2)."""
-        given = self.dynamics.given
-        v_hat = given.dt * motion + (1.0 - given.keep) * given.own["v"]
-        u_hat = self.dynamics.own["J"] @ v_hat + self.dynamics.own["drift"]
-        return unit_directions(u_hat.reshape(-1, 3)[:, :2])
-
-    def _friction(self, kinds: Array, directions: Array) -> Array:
-        """Return the friction per normal force of contacts that slide (n, 2)."""
-        friction = np.zeros((len(kinds), 2))
-        if not slides(kinds):
-            return friction
-        for i in np.flatnonzero(kinds == SLIDE).tolist():
-            friction[i] = opposing(self.law, float(self.contacts.mu[i]), directions[i])
-        return friction
-
-
-def slides(kinds: Array) -> bool:
-    """Return whether a contact slides."""
-    return SLIDE in kinds.tolist()
-
-
-def unit_directions(velocities: Array) -> Array:
-    """Return unit vectors of velocities (n, 2); 0 for speeds that count as sticking."""
-    speeds = np.sqrt((velocities * velocities).sum(axis=1, keepdims=True))
-    return np.where(speeds > SLIPS, velocities / np.maximum(speeds, SLIPS), 0.0)
+    def rows_of(self, solution: Solution, motions: Array, forces: Array) -> tuple[Array, Array, Array]:
+        """Return rows on the coordinates of the levels: of the active limits (k, ·), of rows on v̇ (r, nv) and on f (r, 3n); and
+        the friction per normal force of contacts that slide (n, 2)."""
+        which, k, n = (solution.active, motions, forces), len(solution.active), len(solution.kinds)
+        found, friction = np.empty((k + len(motions), self.request.robot.na + 3 * n)), np.empty((n, 2))
+        modes, bounds = (solution.kinds, solution.directions), (self.apart.rows, self.apart.least)
+        size = rows_on_levels(self.method.finish, self.plan, bounds, modes, (solution.block,), which, (found, friction))
+        return found[:k, :size], found[k:, :size], friction
 
 
 SHARE = 0.05
@@ -214,18 +215,17 @@ Groups = list[tuple[str, Array]]
 
 def outcomes_of(
     problem: TaskProblem,
-    v: Array,
+    before: Request,
+    stack: TaskStack,
     solution: Solution,
     answer: Prediction,
     differences: Callable[[], tuple[str, ...]],
-    again: Callable[[], TaskProblem],
 ) -> tuple[TaskOutcome, ...]:
     """Return the outcome of each task.
 
-    v: velocity of the state (nv); differences: returns contacts whose predicted modes differ, in words
-    again: returns the problem of this tick anew
+    before: request with the state as it was; differences: returns contacts whose predicted modes differ, in words
     """
-    outcomes, (achieved, largest) = [], problem.compare(solution, answer, v)
+    outcomes, (achieved, largest) = [], problem.compare(solution, answer, before.state.v)
     tasks = zip(problem.tasks, problem.plan.layout.spans, largest.tolist(), strict=True)
     for k, (task, (first, last), (unlike, off, missed, size)) in enumerate(tasks):
         asked, held, predicted = achieved[isinstance(task, ContactTask)]
@@ -233,23 +233,25 @@ def outcomes_of(
         changed = () if unlike <= close else differences()
         if not answer.status.ok:
             changed = (f"the law has no certified solution ({answer.status})", *changed)
-        rows, obstacles = (asked[first:last], predicted[first:last], held[first:last]), partial(_obstacles, again, solution, k)
+        rows, obstacles = (
+            (asked[first:last], predicted[first:last], held[first:last]),
+            partial(_obstacles, before, stack, solution, k),
+        )
         outcomes.append(TaskOutcome(task.label(), task.level, *rows, missed, off <= close, changed, obstacles))
     return tuple(outcomes)
 
 
-def _obstacles(again: Callable[[], TaskProblem], solution: Solution, k: int) -> tuple[str, ...]:
+def _obstacles(before: Request, stack: TaskStack, solution: Solution, k: int) -> tuple[str, ...]:
     """Return what prevents task k, by decreasing influence."""
-    problem = again()
-    asked, nv, n3 = problem.asked[k], problem.robot.nv, 3 * len(solution.kinds)
-    (A, wanted, drift, roots), value = asked.rows, solution.force if asked.of_force else solution.motion
+    problem = TaskProblem(before, stack)
+    every, at = problem.asked(solution.block), problem.equations(solution.block)
+    asked, nv, n3 = every[k], len(at.motion), len(at.force)
+    (A, wanted, drift, roots), value = asked.rows, at.force if asked.of_force else at.motion
     gradient = A.T @ (roots**2 * (A @ value + drift - wanted))
     if np.linalg.norm(gradient) < 1e-9 * np.linalg.norm(wanted):
         return (DAMPED,) if solution.damped else ("its own rows contradict each other",)
     found: list[tuple[float, str]] = []
-    others = [
-        (other, A_k) for i, other in enumerate(problem.asked) if i != k and (A_k := _pull(asked, other, solution)) is not None
-    ]
+    others = [(other, A_k) for i, other in enumerate(every) if i != k and (A_k := _pull(asked, other, at)) is not None]
     stacked = [
         (roots[:, None] * A, asked.of_force),
         (gradient[None], asked.of_force),
@@ -257,13 +259,13 @@ def _obstacles(again: Callable[[], TaskProblem], solution: Solution, k: int) -> 
     ]
     motions = np.vstack([np.zeros((len(rows), nv)) if of_force else rows for rows, of_force in stacked])
     forces = np.vstack([rows if of_force else np.zeros((len(rows), n3)) for rows, of_force in stacked])
-    limits, coordinates = problem.rows_of(solution, motions, forces)
+    limits, coordinates, friction = problem.rows_of(solution, motions, forces)
     # the error that is left if only contacts and dynamics restrict the task, with its gradient
     weighted, target = coordinates[: len(A)], roots * (wanted - drift - A @ value)
     reached = _span(weighted, float(np.abs(roots[:, None] * A).max()))
     rest = reached @ (reached.T @ target) - target
     if np.linalg.norm(rest) > MET * max(1.0, float(np.linalg.norm(wanted))):
-        fixed = _fixed(problem, solution)
+        fixed = _fixed(problem, solution.kinds, friction)
         found += [(1.0, "the contacts do not transmit this force")] if asked.of_force else _shares(fixed, A.T @ (roots * rest))
     free = coordinates[len(A)]
     if np.linalg.norm(free) > 1e-7 * np.linalg.norm(A) * np.linalg.norm(gradient):
@@ -287,33 +289,34 @@ def _span(A: Array, scale: float) -> Array:
     return columns[:, values > 1e-9 * scale]
 
 
-def _pull(asked: Asked, other: Asked, solution: Solution) -> Array | None:
+def _pull(asked: Asked, other: Asked, at: Equations) -> Array | None:
     """Return the rows of a task of a higher level, or the gradient of one of the same level; None for one of a lower level."""
     if other.task.level > asked.task.level:
         return None
     A, wanted, drift, roots = other.rows
     if other.task.level < asked.task.level:
         return A
-    value = solution.force if other.of_force else solution.motion
+    value = at.force if other.of_force else at.motion
     return (A.T @ (roots**2 * (A @ value + drift - wanted)))[None]
 
 
-def _fixed(problem: TaskProblem, solution: Solution) -> Groups:
-    """Return rows on v̇ that cannot change: held contacts, closures, dynamics of unactuated joints."""
-    groups, own, u = list[tuple[str, Array]](), problem.dynamics.own, problem.robot.tree.u
+def _fixed(problem: TaskProblem, kinds: Array, friction: Array) -> Groups:
+    """Return rows on v̇ that cannot change: held contacts, closures, dynamics of unactuated joints. kinds, friction: of the
+    contact modes (n), (n, 2)"""
+    groups, r, dynamics = list[tuple[str, Array]](), problem.request, problem.method.problem.dynamics
+    own, u = dynamics.own, r.robot.tree.u
     pushes = [own["G"][:, u]]
-    for i, key in enumerate(problem.contacts.keys):
-        rows, kind = own["J"][3 * i : 3 * i + 3], solution.kinds[i]
+    for i, key in enumerate(r.contacts.keys):
+        rows, kind = own["J"][3 * i : 3 * i + 3], kinds[i]
         if kind == OPEN:
             continue
-        sticks = kind == STICK and problem.contacts.mu[i] > 0.0
-        along = problem._friction(solution.kinds, solution.directions)[i]
-        pushes.append(rows[:, u] if sticks else (np.array([*along, 1.0]) @ rows[:, u])[None])
+        sticks = kind == STICK and r.contacts.mu[i] > 0.0
+        pushes.append(rows[:, u] if sticks else (np.array([*friction[i], 1.0]) @ rows[:, u])[None])
         groups.append((f"contact {key} ({'slides' if kind == SLIDE else 'sticks'})", rows if sticks else rows[2:]))
     groups.append(("closed chains", own["G"]))
     _, values, spans = np.linalg.svd(np.vstack(pushes))
     rank = int((values > 1e-9 * values.max(initial=0.0)).sum())
-    groups.append(("no contact force acts on the base this way", spans[rank:] @ problem.dynamics.given.own["M"][u]))
+    groups.append(("no contact force acts on the base this way", spans[rank:] @ dynamics.given.own["M"][u]))
     return groups
 
 

@@ -23,7 +23,7 @@ class Mode(StrEnum):
     OPEN = "open"  # no force; the bodies may separate
 
 
-KINDS = {Mode.OPEN: OPEN, Mode.SLIDE: SLIDE, Mode.STICK: STICK}
+KINDS: dict[str, int] = {Mode.OPEN: OPEN, Mode.SLIDE: SLIDE, Mode.STICK: STICK}
 """Contact mode → its number in kernels."""
 
 MODES = (Mode.OPEN, Mode.SLIDE, Mode.STICK)
@@ -111,4 +111,4 @@ class TaskStack(Record, frozen=True):
         for key, mode in self.modes.items():
             if key not in contacts.keys:
                 raise InputError(f"modes.{key}", f"no contact with this key{nearest(key, contacts.keys)}")
-            kinds[contacts.keys.index(key)] = KINDS[Mode(mode)]
+            kinds[contacts.keys.index(key)] = KINDS[mode]

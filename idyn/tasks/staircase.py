@@ -57,9 +57,8 @@ class Active(NamedTuple):
 @compiled
 def join(s: Active, q: int) -> float:
     """Orthogonalise row q against those before it and set where it ends. Return the squared length of its part there."""
-    b, coefficients, first = s.B[q], s.C[q], 0
-    for i in range(len(b)):
-        b[i] = s.N[q, i]
+    b, coefficients, first, soft = s.B[q], s.C[q], 0, s.soft[0]
+    copy(s.N[q], b)
     fill(coefficients, 0.0)
     coefficients[q] = 1.0
     for level in range(len(s.ends) - 1, -1, -1):
@@ -68,10 +67,14 @@ def join(s: Active, q: int) -> float:
         for _ in range(2):
             for k in range(q):
                 if s.level[k] == level:
-                    part = dot(b[first:last], s.B[k, first:last]) + s.soft[0] * dot(coefficients, s.C[k])
+                    part = dot(b[first:last], s.B[k, first:last])
+                    if soft > 0.0:
+                        part += soft * dot(coefficients[: k + 1], s.C[k, : k + 1])
                     axpy(-part, s.B[k, :last], b[:last])
                     axpy(-part, s.C[k, : k + 1], coefficients[: k + 1])
-        square = dot(b[first:last], b[first:last]) + s.soft[0] * dot(coefficients, coefficients)
+        square = dot(b[first:last], b[first:last])
+        if soft > 0.0:
+            square += soft * dot(coefficients[: q + 1], coefficients[: q + 1])
         if square > INDEPENDENT * INDEPENDENT * before:
             _scale_row(s, q, level, square)
             return square
@@ -79,8 +82,8 @@ def join(s: Active, q: int) -> float:
     for _ in range(2):
         for k in range(q):
             if s.level[k] < 0:
-                axpy(-dot(coefficients, s.C[k]), s.C[k, : k + 1], coefficients[: k + 1])
-    square = dot(coefficients, coefficients)
+                axpy(-dot(coefficients[: k + 1], s.C[k, : k + 1]), s.C[k, : k + 1], coefficients[: k + 1])
+    square = dot(coefficients[: q + 1], coefficients[: q + 1])
     _scale_row(s, q, -1, square)
     return square
 
