@@ -36,16 +36,16 @@ class FeedbackSettings(Settings, frozen=True):
     integral_limit: Annotated[float, within(0, 1e6, "rad/s² (on torque: N·m)")] = 20.0  # limit of the integral term [rad/s²]
 
 
-MOTION, SUMS = (Vector, Vector, Vector, Vector), written((Vector, Vector))  # arguments `motion`, `sums` of `_add`
+MOTION, SUMS = (Vector,) * 5, written((Vector, Vector))  # arguments `motion`, `sums` of `_add`
 
 
 class JointFeedback:
     """PID on joint positions. Stores the integral."""
 
     def __init__(self, settings: FeedbackSettings, robot: Robot) -> None:
-        self._settings = settings
+        self._gains = settings.kp, settings.kd, settings.ki, settings.integral_limit
         self._error, self._one_axis_each = robot.joint_error, robot.one_axis_each
-        self._integral = np.zeros(robot.na)
+        self._integral, self._zero = np.zeros(robot.na), np.zeros(robot.na)
         self.active = max(settings.kp, settings.kd, settings.ki) > 0.0
 
     def reset(self) -> None:
@@ -57,33 +57,32 @@ class JointFeedback:
         joints: measured angles [rad] and speeds [rad/s] (na)
         Raises ValueError if the sizes differ.
         """
-        angles, speeds = joints
-        s, error = self._settings, reference.q - angles if self._one_axis_each else self._error(angles, reference.q)
-        total, gains = np.empty(len(base)), (s.kp, s.kd, s.ki * dt, s.integral_limit)
-        if not _add((base, error, reference.v, speeds), gains, (self._integral, total)):
-            sizes = f"{len(base)}, {len(error)}, {len(reference.v)}"
-            raise ValueError(f"expected base, position error and reference velocity of {len(speeds)} joints, got {sizes}")
+        (angles, speeds), total, wanted = joints, np.empty(len(base)), reference.q
+        if not self._one_axis_each:
+            angles, wanted = self._zero, self._error(angles, wanted)
+        if not _add((base, wanted, angles, reference.v, speeds), self._gains, dt, (self._integral, total)):
+            sizes = f"{len(base)}, {len(wanted)}, {len(reference.v)}"
+            raise ValueError(f"expected base, reference angles and velocity of {len(speeds)} joints, got {sizes}")
         return total
 
 
-@entry(MOTION, (float,) * 4, SUMS)
-def _add(
-    motion: tuple[Array, Array, Array, Array], gains: tuple[float, float, float, float], sums: tuple[Array, Array]
-) -> bool:
+@entry(MOTION, (float,) * 4, float, SUMS)
+def _add(motion: tuple[Array, ...], gains: tuple[float, float, float, float], dt: float, sums: tuple[Array, Array]) -> bool:
     """Fill `base` plus the feedback term (na) and update the integral. Return False if the sizes differ.
 
-    motion: (base, position errors, reference velocities, measured velocities), each (na)
-    gains: (kp, kd, ki dt, limit of the integral)
-    sums: output: (integral, total), each (na)
+    motion: (base, reference angles, measured angles, reference velocities, measured velocities), each (na)
+    gains: (kp, kd, ki, limit of the integral); sums: output: (integral, total), each (na)
     """
-    (base, error, v, speeds), (kp, kd, ki_dt, limit), (integral, total), n = motion, gains, sums, len(sums[1])
-    if not len(base) == len(error) == len(v) == len(speeds) == len(integral) == n:
+    (base, wanted, angles, v, speeds), (kp, kd, ki, limit), (integral, total), n = motion, gains, sums, len(sums[1])
+    if not len(base) == len(wanted) == len(angles) == len(v) == len(speeds) == len(integral) == n:
         return False
+    ki_dt = ki * dt
     for k in range(n):
         # Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
-        correction = kp * error[k] + kd * (v[k] - speeds[k])
+        error = wanted[k] - angles[k]
+        correction = kp * error + kd * (v[k] - speeds[k])
         if ki_dt > 0.0:
-            integral[k] += ki_dt * error[k]
+            integral[k] += ki_dt * error
             if abs(integral[k]) > limit:
                 integral[k] = limit if integral[k] > 0.0 else -limit
         total[k] = base[k] + (correction + integral[k])

@@ -1,5 +1,6 @@
 """The ground: settings of the contact compliance model, `[ground]`, and of terrains, which the gait and the law both read."""
 
+import math
 from typing import Annotated, Literal, Self
 
 import msgspec
@@ -8,12 +9,11 @@ from msgspec.structs import replace
 
 from controllers.config.loading import Kind, NonNegative, Positive, Settings
 from idyn.contact.ground import Ground
-from idyn.contact.terrain import Flat, FrictionMap, Heightmap, Slope, Stairs, Terrain, empty_distances, hills
+from idyn.contact.terrain import Flat, FrictionMap, Heightmap, Planar, Plane, Slope, Stairs, Terrain, hills
 from idyn.errors import ConfigError
-from idyn.types import Array
 
 
-class StandingPlane:
+class StandingPlane(Planar):
     """A plane through a fixed point, level until a gait gives it its gradient. Contacts that are found in the geometry have its
     distances as gaps; those of foot switches and planned stances use its normals alone.
 
@@ -21,17 +21,14 @@ class StandingPlane:
     """
 
     def __init__(self, height: float = 0.0, friction: FrictionMap | None = None) -> None:
-        self.friction, self.gradient = friction, np.zeros(2)
-        self._origin = np.array([0.0, 0.0, height])
+        self.friction, self.gradient, self._height = friction, np.zeros(2), height
 
-    def query(self, points: Array) -> tuple[Array, Array]:
-        """Return signed distance [m] (n) and normal (n, 3) of the plane for points (n, 3)."""
-        distances, normals = empty_distances(points)
-        normal = np.array([-self.gradient[0], -self.gradient[1], 1.0])
-        normal /= np.linalg.norm(normal)
-        distances[:] = (points - self._origin) @ normal
-        normals[:] = normal
-        return distances, normals
+    @property
+    def plane(self) -> Plane:  # type: ignore[override]
+        """Return the plane with its gradient."""
+        x, y = self.gradient.tolist()
+        z = 1.0 / math.sqrt(1.0 + x * x + y * y)
+        return -x * z, -y * z, z, self._height * z
 
 
 YIELDING, RIGID = Ground(), Ground.rigid()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from idyn.contact.terrain import Terrain
+from idyn.contact.terrain import Planar, Plane, Terrain
 from idyn.errors import FrameNotFound, InputError
 from idyn.library.kernels import compiled, entry
 from idyn.library.records import Cube, Indices, Matrix, Spans, Vector, written
@@ -77,9 +77,11 @@ def contacts_of_places(
 
 
 def _all_contacts(robot: Robot, q: Array | Kinematics, terrain: Terrain, mu: Array | None) -> ContactSet:
-    placements = placements_at(robot, q)
-    centres = sphere_centres(placements, robot.spheres.joints, robot.spheres.offsets)
-    ground = _on_terrain(robot.spheres, surface_at(centres, terrain), terrain, mu)
+    placements, spheres = placements_at(robot, q), robot.spheres
+    if isinstance(terrain, Planar) and not robot.boxes.pair_keys:
+        return _on_plane(spheres, placements, terrain, mu)
+    centres = sphere_centres(placements, spheres.joints, spheres.offsets)
+    ground = _on_terrain(spheres, surface_at(centres, terrain), terrain, mu)
     return ground.join(_of_pairs(robot, placements, centres, mu)) if robot.boxes.pair_keys else ground
 
 
@@ -87,6 +89,20 @@ def _on_terrain(spheres: Spheres, surface: Surface, terrain: Terrain, mu: Array 
     centres, distances, normals = surface.centres, surface.distances, surface.normals
     points, tangents, gaps = np.empty(centres.shape), np.empty(centres.shape), np.empty(len(centres))
     _sphere_contacts((centres, spheres.radii, distances, normals), (points, tangents, gaps))
+    return _of_spheres(spheres, (points, normals, tangents, gaps), terrain, mu)
+
+
+def _on_plane(spheres: Spheres, placements: Array, terrain: Planar, mu: Array | None) -> ContactSet:
+    """Return the contacts of spheres with a plane: what `_on_terrain` returns, by one kernel."""
+    shape = spheres.offsets.shape
+    found = np.empty(shape), np.empty(shape), np.empty(shape), np.empty(len(spheres.radii))
+    _plane_contacts((placements, spheres.offsets, spheres.radii), (spheres.joints,), terrain.plane, found)
+    return _of_spheres(spheres, found, terrain, mu)
+
+
+def _of_spheres(spheres: Spheres, found: tuple[Array, Array, Array, Array], terrain: Terrain, mu: Array | None) -> ContactSet:
+    """found: (points (n, 3), normals (n, 3), first tangents (n, 3), gaps (n))"""
+    points, normals, tangents, gaps = found
     if mu is None:
         mu = spheres.mu if terrain.friction is None else terrain.friction.at(points)
     return ContactSet(
@@ -246,6 +262,23 @@ def _sphere_contacts(surface: tuple[Array, ...], contacts: tuple[Array, ...]) ->
         gaps[i] = distances[i] - radii[i]
         for c in range(3):
             points[i, c] = centres[i, c] - radii[i] * normals[i, c]
+    _first_tangents(normals, tangents)
+
+
+@entry((Matrix, Matrix, Vector), (Indices,), (float,) * 4, written((Matrix, Matrix, Matrix, Vector)))
+def _plane_contacts(spheres: tuple[Array, ...], joints: tuple[Array], plane: Plane, contacts: tuple[Array, ...]) -> None:
+    """Fill the contacts of n spheres with a plane.
+
+    spheres: (`Kinematics.placements`, offsets in the joint frames [m] (n, 3), radii [m] (n)); joints: tuple of that of each (n)
+    contacts: output: (points, normals, first tangents, each (n, 3), gaps [m] (n))
+    """
+    (placements, offsets, radii), (x, y, z, offset), (points, normals, tangents, gaps) = spheres, plane, contacts
+    fill_centres((placements, offsets), joints, (points,))
+    for i in range(len(radii)):
+        gaps[i] = points[i, 0] * x + points[i, 1] * y + points[i, 2] * z - offset - radii[i]
+        normals[i, 0], normals[i, 1], normals[i, 2] = x, y, z
+        for c in range(3):
+            points[i, c] -= radii[i] * normals[i, c]
     _first_tangents(normals, tangents)
 
 

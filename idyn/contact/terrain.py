@@ -1,5 +1,6 @@
 """Terrains: signed distance and friction of the environment."""
 
+from math import cos, sin
 from typing import Protocol
 
 import numpy as np
@@ -43,34 +44,37 @@ class Terrain(Protocol):
         ...
 
 
-class Flat:
-    """The horizontal plane z = height [m]."""
+Plane = tuple[float, float, float, float]
+"""Unit normal n of a plane and its distance n · x from the origin [m]."""
 
-    def __init__(self, height: float = 0.0, friction: FrictionMap | None = None) -> None:
-        self.height = height
-        self.friction = friction
+
+class Planar:
+    """Terrains that are one plane, which kernels read."""
+
+    friction: FrictionMap | None
+    plane: Plane
 
     def query(self, points: Array) -> tuple[Array, Array]:
+        """Return signed distance [m] (n) and normal (n, 3) of the plane for points (n, 3)."""
         distances, normals = empty_distances(points)
-        _plane((np.ascontiguousarray(points, np.float64),), self.height, (distances, normals))
+        _query_plane(np.ascontiguousarray(points, np.float64), self.plane, (distances, normals))
         return distances, normals
 
 
-class Slope:
+class Flat(Planar):
+    """The horizontal plane z = height [m]."""
+
+    def __init__(self, height: float = 0.0, friction: FrictionMap | None = None) -> None:
+        self.height, self.friction, self.plane = height, friction, (0.0, 0.0, 1.0, float(height))
+
+
+class Slope(Planar):
     """The plane z = height + (x cos(direction) + y sin(direction)) tan(angle). height: at the origin [m]; angle: inclination
     [rad]; direction: from the x axis to the one in which it rises [rad]"""
 
     def __init__(self, angle: float, height: float = 0.0, friction: FrictionMap | None = None, direction: float = 0.0) -> None:
-        self.friction = friction
-        c, s = (np.cos(direction), np.sin(direction)) if direction else (1.0, 0.0)
-        self._normal = np.array([-np.sin(angle) * c, -np.sin(angle) * s, np.cos(angle)])
-        self._origin = np.array([0.0, 0.0, height])
-
-    def query(self, points: Array) -> tuple[Array, Array]:
-        distances, normals = empty_distances(points)
-        distances[:] = (points - self._origin) @ self._normal
-        normals[:] = self._normal
-        return distances, normals
+        c, s = (cos(direction), sin(direction)) if direction else (1.0, 0.0)
+        self.friction, self.plane = friction, (-sin(angle) * c, -sin(angle) * s, cos(angle), cos(angle) * height)
 
 
 class Stairs:
@@ -126,13 +130,13 @@ def empty_distances(points: Array) -> tuple[Array, Array]:
     return np.empty(len(points)), np.empty((len(points), 3))
 
 
-@entry((Matrix,), float, written((Vector, Matrix)))
-def _plane(places: tuple[Array], height: float, out: tuple[Array, Array]) -> None:
-    """Fill distances (n) and normals (n, 3) of the plane z = height for points (n, 3)."""
-    (points,), (distances, normals) = places, out
+@entry(Matrix, (float,) * 4, written((Vector, Matrix)))
+def _query_plane(points: Array, plane: Plane, out: tuple[Array, Array]) -> None:
+    """Fill distances (n) and normals (n, 3) of a plane for points (n, 3)."""
+    (x, y, z, offset), (distances, normals) = plane, out
     for i in range(len(points)):
-        distances[i] = points[i, 2] - height
-        normals[i, 0], normals[i, 1], normals[i, 2] = 0.0, 0.0, 1.0
+        distances[i] = points[i, 0] * x + points[i, 1] * y + points[i, 2] * z - offset
+        normals[i, 0], normals[i, 1], normals[i, 2] = x, y, z
 
 
 @entry(Matrix, float, float, float, int, float, written(Vector), written(Matrix))
