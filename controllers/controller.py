@@ -135,6 +135,7 @@ class Controller:
         self._no_torque = np.zeros(robot.na)
         self._placed = Placed(robot, self.terrain, stance, np.zeros(robot.nv))
         self._no_torque.flags.writeable = False
+        self._adjusts = bool(robot.closures.keys) or settings.speed_memory > 0.0
         self._drive = drive_gains(settings.drive, robot, stance, self._grip.joints)
         self.estimator()  # it raises for a robot that it cannot estimate
         self.reset()
@@ -236,8 +237,8 @@ class Controller:
             return self._stopped(at, Mode.FAULT, alarm.message)
         if self._feedforward.senses:
             self._feedforward.measure(contacts, inputs.sensed_force)
-        if inputs.delay or robot.closures.keys:
-            at, angles, speeds = self._acting(at, (angles, speeds), inputs.delay)
+        if self._adjusts or inputs.delay:
+            at, angles, speeds = self._acting(at, angles, inputs)
         reference = self._referred(at, contacts, inputs, angles)
         # q̈_des = q̈_ref + Kp (q_ref ⊖ q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref ⊖ q) dt   [MATHEMATICS §8]
         demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)
@@ -277,15 +278,18 @@ class Controller:
             outcomes=forecast.outcomes,
         )
 
-    def _acting(self, at: Kinematics, joints: tuple[Array, Array], delay: float) -> tuple[Kinematics, Array, Array]:
-        """Return the kinematics and the joints' angles and speeds at the time when the torque acts."""
-        robot, (angles, speeds) = self.robot, joints
-        if delay:
-            at = robot.kinematics(self._delay_compensation.extrapolate(at, delay))
-            angles, speeds = robot.joint_angles(at.q), at.v[robot.tree.a]
+    def _acting(self, at: Kinematics, angles: Array, inputs: Inputs) -> tuple[Kinematics, Array, Array]:
+        """Return the kinematics and the joints' angles and speeds at the time when the torque acts. angles: measured (na)"""
+        robot, memory = self.robot, self.settings.speed_memory
+        if memory > 0.0 and 0.0 < inputs.dt < 1.5 * self.settings.period:  # predictions are of the tick before
+            share = inputs.dt / (memory + inputs.dt)
+            at = robot.kinematics(State(q=at.q, v=self._delay_compensation.corrected(at.v, inputs.delay, share)))
+        if inputs.delay:
+            at = robot.kinematics(self._delay_compensation.extrapolate(at, inputs.delay))
+            angles = robot.joint_angles(at.q)
         if robot.closures.keys:  # measured speeds that open a chain would ask for the force that stops them within a period
             at = robot.kinematics(State(q=at.q, v=closing(robot, at.q, at.v)))
-        return at, angles, speeds
+        return at, angles, at.v[robot.tree.a]
 
     def _tasks(self, at: Kinematics, reference: Reference, asked: TaskStack) -> tuple[TaskStack, PostureTask]:
         """Return the tasks of a tick, commanded ones beside those of the reference, and the posture below them."""

@@ -240,7 +240,8 @@ MAX_TICKS = 20  # longest extrapolation [ticks]. A longer one would be less accu
 
 
 class DelayCompensation:
-    """Extrapolates the measured state over a known actuation delay. Stores the velocity changes predicted in the last ticks.
+    """Extrapolates the measured state over a known actuation delay, and corrects predicted speeds by measured ones. Stores the
+    velocity changes predicted in the last ticks.
 
     The robot moves on under earlier torques: v ← v + a_k dt, q ← q ⊕ v dt with the accelerations a_k predicted for the torques
     that had not acted when the state was measured. Prediction errors accumulate over the delay only.
@@ -265,6 +266,15 @@ class DelayCompensation:
             v = v + self._period * ((after - before) / dt)
             q = self._robot.integrate(q, self._period * v)
         return State(q=q, v=v) if ticks else state
+
+    def corrected(self, v: Array, delay: float, share: float) -> Array:
+        """Return the velocity (nv) that was predicted for now, plus a share of the difference from it of the measured one, v
+        (nv); v if nothing was predicted."""
+        k = 1 + min(round(delay / self._period), MAX_TICKS - 1)
+        if k > len(self._predicted):
+            return v
+        expected = self._predicted[-k][1]
+        return expected + share * (v - expected)
 
     def record(self, before: Array, after: Array, dt: float) -> None:
         """Record the prediction of a tick: the velocities (nv) before and after a period dt [s] under its torque."""

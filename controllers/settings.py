@@ -1,6 +1,6 @@
 """Settings of a controller: `configs/controllers/*.toml`."""
 
-from controllers.config.loading import Kind, Settings
+from controllers.config.loading import Kind, NonNegative, Settings
 from controllers.contact.ground import AnyGround, YieldingSettings
 from controllers.contact.source import ContactSettings
 from controllers.estimation.memory import EstimatorSettings
@@ -38,6 +38,9 @@ class ControllerSettings(Settings, frozen=True):
     bounded: bool = True  # see `idyn.options.Options`
     warm_start: bool = True  # start each tick from the last basis; false: cold starts only, as in the paper
     period: float = 0.001  # nominal control period [s]
+    # time constant T with which measured speeds correct the predicted ones [s]: their noise reaches the torques √(dt/2T) times,
+    # a push after this time; 0: speeds are used as measured
+    speed_memory: NonNegative = 0.0
     contact: ContactSettings = ContactSettings()  # which contacts take part in the prediction
     ground: AnyGround = YieldingSettings()  # contact compliance model
     feedback: FeedbackSettings = FeedbackSettings()  # joint feedback gains on acceleration, which change the demand

@@ -115,8 +115,11 @@ def two_legs_section(stiffness: float, height: float, margin: float, *, walks: b
     """
     speed, lasts = way_on_two_legs(height)
     commands = f"[[{lasts}, {speed}, 0.0, 0.0]]" if walks else "[]"
-    period = "[controller]\nperiod = 0.002                    # s\n\n" if slow else ""
-    return f"""{period}[controller.contact]
+    period = "period = 0.002                    # s\n" if slow else ""
+    return f"""[controller]
+{period}speed_memory = 0.005              # s, against noise of measured speeds
+
+[controller.contact]
 source = "planner"                # feet that are planned to stand; of these, those that touch
 whole_soles = true
 mu = 0.6                          # of soles that should not slip

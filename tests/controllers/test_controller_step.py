@@ -454,3 +454,26 @@ def test_a_run_in_utm_coordinates_is_that_at_the_origin(name, steps):
     here, there = loops
     np.testing.assert_allclose(there.taus, here.taus, rtol=0.0, atol=5e-6)
     np.testing.assert_allclose(there.bases, here.bases, rtol=0.0, atol=1e-7)
+
+
+def test_noise_of_speeds_reaches_the_torques_less_with_a_memory_and_a_kick_is_still_met():
+    """White noise of 0.05 rad/s and 0.02 m/s: torques jump less by √((1 − k)/(1 + k)), k the share that is kept. After a kick
+    of the base the robot comes to rest as without a memory."""
+    jumps, heights = [], []
+    for memory in (0.0, 0.005):
+        c, rng = controller("quadruped", speed_memory=memory, **FREE_OF_LIMITS), np.random.default_rng(0)
+        world, taus = world_of("quadruped", "penalty"), []
+        for k in range(800):
+            state = world.state
+            if k == 400:
+                world.v[2] -= 0.2
+            noise = np.concatenate([np.full(3, 0.02), np.full(3, 0.01), np.full(c.robot.na, 0.05)])
+            seen = State(q=state.q, v=state.v + noise * rng.standard_normal(c.robot.nv))
+            command = c.step(seen, c.contacts(state.q), Inputs(dt=DT * (k > 0)))
+            assert command.mode is not Mode.FAULT
+            world.step(command.tau, DT)
+            taus.append(command.tau)
+        jumps.append(np.diff(taus[100:400], axis=0).std())
+        heights.append(world.q[2])
+    assert 0.1 < jumps[1] / jumps[0] < 0.45  # k = 5/6: 0.30 of what comes from speeds
+    np.testing.assert_allclose(heights[1], heights[0], atol=1e-3)
