@@ -42,12 +42,14 @@ def _at_rest(task: Any) -> Any:
     return msgspec.structs.replace(task, **dict.fromkeys(names))
 
 
-def later(task: Any, t: float) -> Any:
-    """Return a task with its targets t [s] later: p + v t + ½ a t², v + a t."""
+def _later(task: Any, t: float) -> dict[str, Any]:
+    """Return the targets of a task that move by themselves, t [s] later: p + v t + ½ a t², v + a t."""
     if isinstance(task, ContactTask):
-        return task
+        return {}
     if isinstance(task, AngularMomentumTask):
-        return msgspec.structs.replace(task, momentum=_sum(task.momentum, task.momentum_rate, t))
+        return {} if task.momentum_rate is None else {"momentum": _sum(task.momentum, task.momentum_rate, t)}
+    if task.velocity is None and task.acceleration is None:
+        return {}
     name = "angles" if isinstance(task, PostureTask) else "position"
     position, velocity, acceleration = getattr(task, name), task.velocity, task.acceleration
     changes: dict[str, Any] = {"velocity": _sum(velocity, acceleration, t)}
@@ -59,7 +61,7 @@ def later(task: Any, t: float) -> Any:
             changes["rotation"] = exponential(t * v[3:] + 0.5 * t * t * a[3:]) @ task.rotation
     elif position is not None:
         changes[name] = _sum(_sum(position, velocity, t), acceleration, 0.5 * t * t)
-    return msgspec.structs.replace(task, **changes)
+    return changes
 
 
 def _sum(value: Any, rate: Any, t: float) -> Any:
@@ -139,7 +141,7 @@ class Transition:
 
 
 class TargetMotion:
-    """The targets of a command over time. tasks: as commanded"""
+    """The targets of a command over time. stack: as commanded"""
 
     def __init__(self, stack: TaskStack, before: "TargetMotion | None" = None, elapsed: float = 0.0) -> None:
         """before: targets of the previous command; None: none, all targets apply at once
@@ -147,17 +149,25 @@ class TargetMotion:
         """
         self.stack = stack
         self._ways: list[dict[str, Transition]] = [{} for _ in stack.tasks]
-        if before is None or not elapsed > 0.0:
-            return
-        earlier = {_identity(task): i for i, task in enumerate(before.stack.tasks)}
-        for i, task in enumerate(stack.tasks):
-            j = earlier.get(_identity(task))
-            if j is not None and not isinstance(task, ContactTask) and _is_blended(task):
-                self._ways[i] = before._next(j, task, elapsed)
+        if before is not None and elapsed > 0.0:
+            earlier = {_identity(task): i for i, task in enumerate(before.stack.tasks)}
+            for i, task in enumerate(stack.tasks):
+                j = earlier.get(_identity(task))
+                if j is not None and not isinstance(task, ContactTask) and _is_blended(task):
+                    self._ways[i] = before._next(j, task, elapsed)
+        # arrays into which `at` writes the targets that move
+        given = [{name: np.array(value, np.float64) for name, value in self._moving(i, 0.0).items()} for i in self._all()]
+        self._arrays = given
+        tasks = [msgspec.structs.replace(task, **own) for task, own in zip(stack.tasks, given, strict=True)]
+        self._now = msgspec.structs.replace(stack, tasks=tasks)
+
+    def _all(self) -> range:
+        return range(len(self.stack.tasks))
 
     def _next(self, j: int, task: Any, elapsed: float) -> dict[str, Transition]:
         """Return the transitions to a task from the same task of this command."""
-        old, now, ways = self.stack.tasks[j], self._at(j, elapsed), {}
+        old, ways = self.stack.tasks[j], {}
+        now = msgspec.structs.replace(old, **self._moving(j, elapsed))
         for name in _targets(task):
             goal, value = getattr(old, name), getattr(now, name)
             slope = self._ways[j][name].slope if name in self._ways[j] else _rate(old, name)
@@ -165,13 +175,18 @@ class TargetMotion:
         return ways
 
     def at(self, t: float) -> TaskStack:
-        """Return the tasks at a time since the command arrived [s]."""
-        return msgspec.structs.replace(self.stack, tasks=[self._at(i, t) for i in range(len(self.stack.tasks))])
+        """Return the tasks at a time since the command arrived [s]: always the same ones, with the targets of this time."""
+        for i, own in enumerate(self._arrays):
+            if own:
+                for name, value in self._moving(i, t).items():
+                    own[name][:] = value
+        return self._now
 
-    def _at(self, i: int, t: float) -> Any:
+    def _moving(self, i: int, t: float) -> dict[str, Any]:
+        """Return the targets of a task that move, at a time since the command arrived [s]."""
         task, ways = self.stack.tasks[i], self._ways[i]
         if not ways:
-            return later(task, t)
+            return _later(task, t)
         changes = {name: way.at(t) for name, way in ways.items()}
         fields: dict[str, Any] = {name: target for name, (target, _) in changes.items()}
         if isinstance(task, FrameTask):
@@ -182,12 +197,13 @@ class TargetMotion:
         else:
             (name,) = changes
             fields["momentum_rate" if isinstance(task, AngularMomentumTask) else "velocity"] = changes[name][1]
-        return msgspec.structs.replace(task, **fields)
+        return fields
 
     def at_rest(self, t: float, feet: Collection[str] = ()) -> TaskStack:
         """Return the tasks after the command has expired at time t [s]: motion targets rest where they are then; contact tasks
         and contact modes have ended. feet: see `resting`"""
-        return resting(self.at(t), feet)
+        tasks = [msgspec.structs.replace(task, **self._moving(i, t)) for i, task in enumerate(self.stack.tasks)]
+        return resting(msgspec.structs.replace(self.stack, tasks=tasks), feet)
 
 
 def _identity(task: Any) -> tuple[Any, ...]:

@@ -89,7 +89,8 @@ _NO_LIMITS: tuple[Any, Any, Any] = None, None, None
 class Plan(ArrayRecord):
     """Plan of a stack for a robot and n contacts.
 
-    layout: of the equations; size: of the block of `Equations`; none: numbers and multipliers of no active limit
+    layout: of the equations; by_python: numbers of the tasks whose equations Python fills; size: of the block of `Equations`
+    none: numbers and multipliers of no active limit
     """
 
     table: Spans  # of each motion task, see `KIND` and the others (k, 11)
@@ -169,7 +170,8 @@ class Plan(ArrayRecord):
         self.put(active=np.zeros(most, np.int64), missed=np.zeros(most, np.bool_))
         self.put(multipliers=np.zeros((len(self.layout.levels), most)))
         self.none = np.zeros(0, np.int64), np.zeros((len(self.layout.levels), 0))
-        self.put(rows=rows, pushes=pushes, filled=pushes > 0 or None in structures)
+        self.by_python = [k for k, structure in enumerate(structures) if structure is None]
+        self.put(rows=rows, pushes=pushes, filled=len(self.by_python) > 0)
         self.size = rows * (robot.nv + 3) + pushes * (3 * n + 3) + robot.nv + 3 * n
 
     def limit(self, robot: Robot, law: Law, limits: TaskLimits) -> None:

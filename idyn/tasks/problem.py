@@ -152,12 +152,15 @@ class TaskProblem:
 
     def _fill(self, motion: TaskMotion, block: Array) -> None:
         """Fill the equations that kernels do not fill."""
-        for task, rows, of_force in self.asked(block):
-            if of_force:
+        at, spans = self.equations(block), self.plan.layout.spans
+        for k in self.plan.by_python:
+            task, (first, last) = self.tasks[k], spans[k]
+            if isinstance(task, ContactTask):
+                rows = Rows(at.F[first:last], *at.pushes[:, first:last])
                 task.fill(self.request.contacts, rows)
-                rows.roots[:] = roots_of(task.weight, len(rows.roots))
-            elif isinstance(task, MotionTask) and task.structure(motion.robot) is None:
-                task.fill(motion, rows)
+                rows.roots[:] = roots_of(task.weight, last - first)
+            else:
+                task.fill(motion, Rows(at.A[first:last], *at.values[:, first:last]))
 
     def equations(self, block: Array) -> Equations:
         """Return equations, motion and forces of a solution."""

@@ -326,7 +326,7 @@ def stream(make, count, interval=T):
 
 def sampled(motions, field, interval=T, n=20):
     times = np.arange(n) * interval / n
-    return np.array([getattr(motion.at(t).tasks[0], field) for motion in motions for t in times])
+    return np.array([np.copy(getattr(motion.at(t).tasks[0], field)) for motion in motions for t in times])
 
 
 def path(t):
