@@ -67,14 +67,14 @@ class Tick(NamedTuple):
 
 
 @compiled
-def _tick(d: Dynamics, plan: Plan, contact: Pair, tasks: Tasks, forces: Tasks, limits: Limits) -> Tick:
-    """Return the tick of `solve_tasks`."""
+def tick_of(d: Dynamics, plan: Plan, contact: Pair, tasks: Tasks, pushes: Tasks, limits: Limits) -> Tick:
+    """Return the tick of some contact modes. contact: (kinds of the modes (n), friction per normal force (n, 2))"""
     held, scale = hold(d, plan.pool, contact[0], contact[1]), (plan.mass, plan.singular)
-    return Tick(held, levels_of(d, plan.pool, held, tasks, forces, scale), closing(d, plan.pool), limits)
+    return Tick(held, levels_of(d, plan.pool, held, tasks, pushes, scale), closing(d, plan.pool), limits)
 
 
 @compiled
-def _tasks(pool: Pool, A: Array, values: Array, ends: Array) -> Tasks:
+def tasks_of(pool: Pool, A: Array, values: Array, ends: Array) -> Tasks:
     """Return equations of tasks as `Tasks`. A, values: see `Equations`; ends: of the levels"""
     wanted = vector(pool, len(A))
     for i in range(len(A)):
@@ -83,7 +83,7 @@ def _tasks(pool: Pool, A: Array, values: Array, ends: Array) -> Tasks:
 
 
 @compiled
-def _fill_row(d: Dynamics, tick: Tick, number: int, row: Array) -> None:
+def fill_row(d: Dynamics, tick: Tick, number: int, row: Array) -> None:
     """Fill the row of a limit on the coordinates c."""
     rows = stack_array(len(d.given.v)), stack_array(len(d.J))
     fill_limit(d, tick.limits, tick.closed, number, rows)
@@ -96,7 +96,7 @@ def _add_row(d: Dynamics, tick: Tick, s: Active, number: int, room: Array) -> bo
     q, g = s.size[0], stack_array(s.N.shape[1])
     if q == len(s.c):
         return False
-    _fill_row(d, tick, number, g)
+    fill_row(d, tick, number, g)
     length = np.sqrt(dot(g, g))
     if length == 0.0:
         return False
@@ -148,8 +148,8 @@ def solve_tasks(d: Dynamics, plan: Plan, contact: Pair, of: Equations, apart: Pa
     numbers, multipliers, missed, pool = plan.active, plan.multipliers, plan.missed, plan.pool
     empty(pool)
     limits = limits_of(plan, contact[0], apart, limited)
-    tasks, forces = _tasks(pool, of.A, of.values, plan.ends), _tasks(pool, of.F, of.pushes, plan.ends_of_forces)
-    tick = _tick(d, plan, contact, tasks, forces, limits)
+    tasks, forces = tasks_of(pool, of.A, of.values, plan.ends), tasks_of(pool, of.F, of.pushes, plan.ends_of_forces)
+    tick = tick_of(d, plan, contact, tasks, forces, limits)
     damped = tick.levels.damped[0]
     D, choice = len(tick.levels.beta), len(tick.held.P) - len(tick.held.order)
     answer, room = Answer(of.motion, of.force, vector(pool, len(plan.most))), vector(pool, count_limits(limits))
@@ -159,7 +159,7 @@ def solve_tasks(d: Dynamics, plan: Plan, contact: Pair, of: Equations, apart: Pa
     if _most_violated(room) < 0:
         return Found(0, choice, True, 0, damped)
     if _shorten(tasks[1], tasks[3]) + _shorten(forces[1], forces[3]) > 0:
-        tick = _tick(d, plan, contact, tasks, forces, limits)
+        tick = tick_of(d, plan, contact, tasks, forces, limits)
         _fill_answer(d, tick, none, unit, answer, room)
     s = no_rows(pool, D, tick.levels.ends, len(numbers), 0.0)
     exact = _descend(d, tick, s, answer, room, plan.last)
@@ -241,22 +241,3 @@ def _begin(d: Dynamics, tick: Tick, s: Active, room: Array, tau: Array) -> None:
         if near and of_forces(limits, number) and _add_row(d, tick, s, number, room):
             join(s, s.size[0])
             s.size[0] += s.level[s.size[0]] >= 0
-
-
-@compiled
-def fill_rows_of(d: Dynamics, plan: Plan, contact: Pair, of: Equations, apart: Pair, which: Arrays, out: Array) -> int:
-    """Fill the rows on the coordinates of some limits, and of rows on v̇ and on f. Return the number of coordinates.
-
-    which: (numbers of limits (k), rows on v̇ (r, nv), rows on f (r, 3n)); out: (k + r, ·), wide enough
-    """
-    (numbers, motions, forces), pool = which, plan.pool
-    empty(pool)
-    limits = limits_of(plan, contact[0], apart, True)
-    tasks, pushes = _tasks(pool, of.A, of.values, plan.ends), _tasks(pool, of.F, of.pushes, plan.ends_of_forces)
-    tick = _tick(d, plan, contact, tasks, pushes, limits)
-    D = len(tick.levels.beta)
-    for k in range(len(numbers)):
-        _fill_row(d, tick, numbers[k], out[k, :D])
-    for r in range(len(motions)):
-        fill_coordinates(d, tick.held, tick.levels, (motions[r], forces[r]), out[len(numbers) + r, :D])
-    return D

@@ -131,7 +131,7 @@ def _passed(problem: TaskProblem, solution: Solution) -> Pass:
         options=r.options,
         guess=r.guess,
         applied=r.applied,
-        preferred=preferred if problem.pushes or len(solution.active) else None,
+        preferred=preferred if problem.plan.layout.counts[1] or len(solution.active) else None,
     )
     # the contact modes of the prediction; laws whose contacts creep keep the intended ones
     intended, bounds = problem.first.kinds, (problem.apart.rows, problem.apart.least)
@@ -203,7 +203,7 @@ def _best(problem: TaskProblem, candidates: list[Pass]) -> Pass:
 def _cost(problem: TaskProblem, each: Pass) -> tuple[float, ...]:
     """Return what passes are compared by: whether the requested law is not certified, whether torques are beyond their limits
     (then the motion is another one), then the errors level by level."""
-    costs = dict.fromkeys(problem.levels, 0.0)
+    costs = dict.fromkeys(problem.plan.layout.levels, 0.0)
     achieved, _ = problem.compare(each.solution, each.answer, problem.state.v)
     for asked, (first, last) in zip(problem.asked(each.solution.block), problem.plan.layout.spans, strict=True):
         weighted = asked.rows.roots * (asked.rows.asked - achieved[asked.of_force][2, first:last])

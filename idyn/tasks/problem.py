@@ -176,16 +176,6 @@ class TaskProblem:
             found.append(Asked(task, Rows(A[first:last], *values[:, first:last]), of_force))
         return found
 
-    @property
-    def levels(self) -> list[int]:
-        """Levels that are present."""
-        return self.plan.layout.levels
-
-    @property
-    def pushes(self) -> bool:
-        """Whether there are tasks on forces."""
-        return self.plan.layout.counts[1] > 0
-
     def compare(self, solution: Solution, answer: Prediction, v: Array) -> tuple[tuple[Array, Array], Array]:
         """Return what is asked, what a solution and what the law's answer achieve, of motions and of forces (3, ·), and how far
         that is from each other, see `idyn.tasks.tick.compare`. v: of the state (nv)"""
@@ -272,7 +262,7 @@ def _obstacles(before: Request, stack: TaskStack, solution: Solution, k: int) ->
         found += [(1.0, "the contacts do not transmit this force")] if asked.of_force else _shares(fixed, A.T @ (roots * rest))
     free = coordinates[len(A)]
     if np.linalg.norm(free) > 1e-7 * np.linalg.norm(A) * np.linalg.norm(gradient):
-        level, start, groups = problem.levels.index(asked.task.level), len(A) + 1, []
+        level, start, groups = problem.plan.layout.levels.index(asked.task.level), len(A) + 1, []
         for i in np.flatnonzero(solution.hinders()[: level + 1].any(axis=0)).tolist():
             groups.append((problem.name(int(solution.active[i])), limits[i : i + 1]))
         for other, rows in others:

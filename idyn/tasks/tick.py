@@ -5,8 +5,6 @@
 Contacts slide along the direction of û_T of the solution for the direction that the robot has before.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from idyn.laws.law import SLIPS
@@ -14,9 +12,10 @@ from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.prediction.finish import OUT, Finish, verify
 from idyn.solvers.linalg import backward, cholesky, copy, dot, fill, forward
+from idyn.solvers.pool import empty
 from idyn.tasks.held import OPEN, SLIDE, STICK
-from idyn.tasks.limits import Answer, count_limits, fill_slacks, of_forces
-from idyn.tasks.nearest import FEASIBLE, Pair, fill_rows_of, solve_tasks
+from idyn.tasks.limits import Answer, count_limits, fill_coordinates, fill_slacks, of_forces
+from idyn.tasks.nearest import FEASIBLE, Pair, fill_row, solve_tasks, tasks_of, tick_of
 from idyn.tasks.plan import Plan, begin, equations_in, limits_of
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.inputs import CONTACTS, Arrays, read_given
@@ -29,21 +28,9 @@ REJECTED = -2
 MODES, APART, SOLUTION = written((Indices, Matrix)), (Matrix, Vector), written((Vector, Vector))
 
 
-class Solved(NamedTuple):
-    """Result of a tick: number of the first motion task with malformed targets, `REJECTED` or −1; the fields of `Found`;
-    whether the forces are certified as the law's."""
-
-    malformed: int
-    active: int
-    choice: int
-    exact: bool
-    violated: int
-    damped: int
-    verified: bool
-
-
 SolvedValues = tuple[int, int, int, bool, int, int, bool]
-"""Fields of a `Solved`: returning a named tuple to Python would cost a microsecond."""
+"""Number of the first motion task with malformed targets, `REJECTED` or −1; the fields of `Found`; whether the forces are
+certified as the law's. Returning a named tuple to Python would cost a microsecond."""
 
 
 @entry(
@@ -72,7 +59,7 @@ def run_tick(
     out: Arrays,
     limited: bool,
 ) -> SolvedValues:
-    """Run one tick for the intended modes; without its solution if Python fills equations. Return the fields of `Solved`.
+    """Run one tick for the intended modes; without its solution if Python fills equations. Return `SolvedValues`.
 
     state: (q, v, applied force (nv) or (0)); contacts: see `idyn.terms.inputs.CONTACTS`
     before: forces of the last tick in the world (n, 3), or (0, 3), and its torques (na), or (0)
@@ -92,17 +79,12 @@ def run_tick(
     malformed = begin(d, plan, bodies, found[0], modes[0])
     if malformed >= 0 or plan.filled:
         return malformed, 0, 0, True, 0, 0, False
-    return _solve(f, plan, apart, modes, found, out, limited)
+    return solve_modes(f, plan, apart, modes, found, out, limited)
 
 
 @entry(Finish, Plan, APART, MODES, SOLUTION, OUT, bool)
 def solve_modes(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Pair, out: Arrays, limited: bool) -> SolvedValues:
     """Solve the tick of `run_tick` for some contact modes, whose directions of sliding are computed where all are 0."""
-    return _solve(f, plan, apart, modes, found, out, limited)
-
-
-@compiled
-def _solve(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Pair, out: Arrays, limited: bool) -> SolvedValues:
     (kinds, directions), (block, q_ddot), d = modes, found, f.problem.dynamics
     a, friction, slides, known = d.given.model.a, stack_array(directions.shape), False, False
     for i in range(len(kinds)):
@@ -168,10 +150,18 @@ def rows_on_levels(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Array
     found: tuple of the block; which: (numbers of limits (k), rows on v̇ (r, nv), rows on f (r, 3n))
     out: (rows (k + r, ·), wide enough; friction per normal force (n, 2))
     """
-    (rows, friction), d = out, f.problem.dynamics
-    at = equations_in(found[0], plan.rows, plan.pushes, len(d.given.v), len(modes[0]))
+    (numbers, motions, forces), (rows, friction), d = which, out, f.problem.dynamics
     fill_friction(d, plan, modes, friction)
-    return fill_rows_of(d, plan, (modes[0], friction), at, apart, which, rows)
+    empty(plan.pool)
+    at = equations_in(found[0], plan.rows, plan.pushes, len(d.given.v), len(modes[0]))
+    tasks, pushes = tasks_of(plan.pool, at.A, at.values, plan.ends), tasks_of(plan.pool, at.F, at.pushes, plan.ends_of_forces)
+    tick = tick_of(d, plan, (modes[0], friction), tasks, pushes, limits_of(plan, modes[0], apart, True))
+    D = len(tick.levels.beta)
+    for k in range(len(numbers)):
+        fill_row(d, tick, numbers[k], rows[k, :D])
+    for r in range(len(motions)):
+        fill_coordinates(d, tick.held, tick.levels, (motions[r], forces[r]), rows[len(numbers) + r, :D])
+    return D
 
 
 @entry(Finish, Plan, APART, (Vector, Vector, Vector), (Indices,), MODES)
