@@ -227,6 +227,24 @@ def test_forces_are_as_asked_where_the_motion_leaves_the_choice(law):
     assert np.abs(answer["root_joint"].missing).max() < 1e-6
 
 
+@every("level", [0, 1])
+def test_forces_beside_and_below_the_posture_move_joints_only_as_weights_permit(level):
+    """One foot has no internal forces: another load means another motion. Against dense least squares."""
+    robot, state, contacts, _ = near_stance("go2")
+    one, limits = contacts.take(np.array([0])), TaskLimits(torque=np.inf, joints=False, acceleration=1e9)
+    posture = PostureTask(angles=robot.joint_angles(state.q), weight=1e-3)
+    force = ForceTask(contacts=one.keys, normal=100.0, level=level, name="force")
+    answer = solve(robot, state, one, [posture, force], law="no-slip", limits=limits)
+    E, e = Program(robot, state.q, state.v, one, limits, 0.05, 4).held
+    start, free = np.linalg.lstsq(E, e)[0], np.linalg.svd(E)[2][len(E) :].T
+    joints, load = np.eye(len(start))[robot.tree.a], np.concatenate([np.zeros(robot.nv), one.normals[0]])[None]
+    rows = np.vstack([1e-3**0.5 * joints, load / robot.total_mass]) if level == 0 else joints
+    wanted = np.r_[np.zeros(robot.na), 100.0 / robot.total_mass][: len(rows)]
+    best = start + free @ np.linalg.lstsq(rows @ free, wanted - rows @ start)[0]
+    np.testing.assert_allclose(answer["posture"].held, joints @ best, atol=1e-8)
+    np.testing.assert_allclose(answer["force"].held, load @ best, atol=1e-7)
+
+
 def test_the_centre_of_pressure_of_a_sole_is_where_it_is_asked():
     robot, state, contacts, _ = near_stance("g1")
     sole = tuple(key for key in contacts.keys if key.startswith("left"))
