@@ -171,11 +171,12 @@ class Frames:
 
     def centroidal(self, q: Array, v: Array) -> Centroidal:
         """Return centre of mass, momentum and their derivatives."""
-        data, near = self._data, self._near(q)
+        data, at = self._data, self._q(q)
+        near = self._near(at)
         pin.computeCentroidalMapTimeVariation(self._model, data, near, self._v(v))
         A, drift, place = np.array(data.Ag), np.array(data.dAg @ v), np.array(data.com[0])
-        if near is not q:
-            place += q[:3]
+        if near is not at:
+            place += at[:3]
         mass = float(pin.computeTotalMass(self._model))
         momentum = A @ v
         return Centroidal(mass, place, momentum[:3] / mass, momentum[3:], A, drift)

@@ -101,6 +101,8 @@ CONE_TOLERANCE, MAX_ITERATIONS = 1e-8, 500
 def solve_cones(D: Array, b: Array, mu: Array, method: str) -> Array:
     """Return impulses p (3n) for û = D p + b, rows S, T, N of each contact, with finite μ (n). The iteration
     need not have converged."""
+    if len(b) == 0:  # without contacts Pinocchio's solvers end the process
+        return np.zeros(0)
     settings, result, solver = (
         (pin.ADMMSolverSettings(), pin.ADMMSolverResult(), pin.ADMMConstraintSolver(len(b)))
         if method == "admm"

@@ -54,7 +54,7 @@ def levels_of(d: Dynamics, pool: Pool, held: Held, tasks: Tasks, forces: Tasks, 
     """Return the levels. scale: mass of the robot, by which rows of forces are divided; see `TaskLimits.singular`"""
     mass, singular = scale
     na, internal, count = len(held.base[0]) - 1, len(held.P) - len(held.order), len(tasks[3])
-    middle, stretch, posture = _metric(d, pool, tasks)
+    middle, stretch, posture = _metric(d, pool, tasks, forces[3])
     base = _base(d, held, (middle, stretch), matrix(pool, len(held.base), na + 1))
     # rows of forces: internal forces first
     F, least = zero_matrix(pool, internal + na + 1, len(forces[0])), zeros(pool, count + 1)
@@ -125,9 +125,10 @@ def _damp(L: Array, beta: Array, scales: Array, level_of: Array, singular: float
 
 
 @compiled
-def _metric(d: Dynamics, pool: Pool, tasks: Tasks) -> tuple[Array, Array, int]:
-    """Return p, W⁻¹ and the level of the posture: the last level with motions, if it asks for each joint and nothing else; −1
-    for joints that come to rest below all levels."""
+def _metric(d: Dynamics, pool: Pool, tasks: Tasks, closes: Array) -> tuple[Array, Array, int]:
+    """Return p, W⁻¹ and the level of the posture: the last level, if it asks for each joint and nothing else, as rows of forces
+    beside or below it may move joints; −1 for joints that come to rest below all levels. closes: end of the rows of forces of
+    each level"""
     (A, wanted, roots, ends), g = tasks, d.given
     a, first, posture = g.model.a, len(A) - len(g.model.a), -1
     middle, stretch = vector(pool, len(a)), vector(pool, len(a))
@@ -135,7 +136,8 @@ def _metric(d: Dynamics, pool: Pool, tasks: Tasks) -> tuple[Array, Array, int]:
         middle[k], stretch[k] = -REST * g.v[a[k]], 1.0
     for level in range(len(ends)):
         before = ends[level - 1] if level > 0 else 0
-        if ends[level] == len(A) and before == first and ends[level] > before:
+        forces = closes[len(ends) - 1] - (closes[level - 1] if level > 0 else 0)
+        if ends[level] == len(A) and before == first and ends[level] > before and forces == 0:
             posture = level
     if posture < 0:
         return middle, stretch, posture

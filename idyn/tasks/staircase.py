@@ -20,7 +20,7 @@ from idyn.solvers.linalg import axpy, copy, dot, fill
 from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix, zeros
 from idyn.types import Array
 
-INDEPENDENT = 1e-7
+INDEPENDENT = 1e-9
 """Share of its part in a level below which what remains of a row is rounding."""
 
 SOFT, STEP = 1e-4, 10.0

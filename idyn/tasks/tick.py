@@ -11,9 +11,9 @@ from idyn.laws.law import SLIPS
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.prediction.finish import OUT, Finish, verify
-from idyn.solvers.linalg import backward, cholesky, copy, dot, fill, forward
+from idyn.solvers.linalg import axpy, copy, dot, fill
 from idyn.solvers.pool import empty
-from idyn.tasks.held import OPEN, SLIDE, STICK
+from idyn.tasks.held import OPEN, SLIDE, STICK, closing, solve_base
 from idyn.tasks.limits import Answer, count_limits, fill_coordinates, fill_slacks, of_forces
 from idyn.tasks.nearest import FEASIBLE, Pair, fill_row, solve_tasks, tasks_of, tick_of
 from idyn.tasks.plan import Plan, begin, equations_in, limits_of
@@ -175,17 +175,21 @@ def fill_modes(f: Finish, plan: Plan, apart: Pair, answer: Arrays, intended: Arr
     (v_plus, p, tau), (meant,), (kinds, directions), d = answer, intended, out, f.problem.dynamics
     g = d.given
     u, nv = g.model.u, len(g.v)
-    v_hat, change, L = stack_array(nv), stack_array(len(u)), stack_array((len(u), len(u)))
-    # v̂ = v⁺ − keep v + ρ M_uu⁻¹ J_uᵀ (p − p⁻)
+    v_hat, change, opened = stack_array(nv), stack_array(len(u)), stack_array(len(d.G))
+    empty(plan.pool)
+    closed = closing(d, plan.pool)
+    # v̂ = v⁺ − keep v + ρ M_uu⁻¹ (J_uᵀ (p − p⁻) + G_uᵀ λ), λ: keeps chains closed
     for i in range(len(u)):
         change[i] = 0.0
         for row in range(len(p)):
             change[i] += d.J[row, u[i]] * (p[row] - g.last[row])
-        for j in range(len(u)):
-            L[i, j] = g.M[u[i], u[j]]
-    cholesky(L)
-    forward(L, change)
-    backward(L, change)
+    solve_base(closed.L, change)
+    for k in range(len(opened)):
+        opened[k] = 0.0
+        for i in range(len(u)):
+            opened[k] += d.G[k, u[i]] * change[i]
+    for k in range(len(opened)):
+        axpy(-dot(closed.inverse[k], opened), closed.moved[k], change)
     for j in range(nv):
         v_hat[j] = v_plus[j] - g.keep * g.v[j]
     for i in range(len(u)):

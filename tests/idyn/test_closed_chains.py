@@ -11,7 +11,19 @@ from fast import every, every_row, fast
 from oracles import full
 from scenes import DT, LITERAL
 
-from idyn import Flat, Ground, Options, Robot, all_outcomes, contacts_from_geometry, load_robot, make_law, outcomes, predict
+from idyn import (
+    Flat,
+    Ground,
+    Options,
+    Robot,
+    Status,
+    all_outcomes,
+    contacts_from_geometry,
+    load_robot,
+    make_law,
+    outcomes,
+    predict,
+)
 from idyn.certificate.certify import CERTIFIED, Claim
 from idyn.certificate.momentum import DYNAMICS, SLIP
 from idyn.contact.soft import NO_CONSTRAINTS
@@ -177,6 +189,19 @@ def test_closure_forces_turn_with_the_robot(yaw):
     other = predict(robot, State(q=turned, v=still), contacts, np.zeros(robot.na), law=law, dt=DT)
     np.testing.assert_allclose(other.closing.reshape(-1, 3), one.closing.reshape(-1, 3) @ turn.T, atol=1e-9)
     np.testing.assert_allclose(other.tau, one.tau, atol=1e-7)
+
+
+@every("law", ["coulomb", "exact-cone"])
+def test_chains_that_no_motion_keeps_closed_are_answered_without_contacts(law):
+    """Chains far from closed: no law has a certificate, and Pinocchio's solvers would end the process without a contact."""
+    robot, stance = fivebar()
+    rng = np.random.default_rng(1)
+    q = robot.with_joint_angles(robot.integrate(stance, 0.3 * rng.normal(size=robot.nv)), np.zeros(robot.na))
+    state = State(q=q, v=rng.normal(size=robot.nv))
+    none = contacts_from_geometry(robot, stance, Flat(), margin=-np.inf)
+    answer = predict(robot, state, none, np.zeros(robot.na), law=law, dt=DT)
+    assert answer.status is Status.NOT_CERTIFIED
+    assert np.isfinite(answer.tau).all()
 
 
 def test_redundant_motors_of_a_chain_do_not_work_against_one_another():

@@ -1,6 +1,7 @@
 """Bases far from the world's origin, as in UTM coordinates: answers are those near it, but for the rounding of contact points,
 0.5 nm at 5500 km; up to a kilometre nothing changes."""
 
+import pickle
 from functools import lru_cache
 
 import msgspec
@@ -357,3 +358,13 @@ def test_urdfs_without_continuous_joints_are_unchanged(cart):
     assert cart.description.urdf is CART
     with pytest.raises(ModelError, match="not XML"):
         Robot(Description(urdf="<robot"))
+
+
+@every("form", [list, np.float32, lambda q: pickle.loads(pickle.dumps(q))])
+@every("name", ["arm", "go2"])
+def test_the_centre_of_mass_is_where_it_is_for_arrays_of_other_types(name, form):
+    """For arrays that NumPy converts, among them those of another process: their type is equal, but not the same object."""
+    robot, stance = load_robot(name)
+    q = robot.integrate(stance, np.full(robot.nv, 0.1))
+    place = robot.frames.centroidal(form(q), np.zeros(robot.nv)).position
+    np.testing.assert_allclose(place, robot.center_of_mass(q), atol=1e-6)

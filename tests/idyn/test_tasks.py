@@ -215,6 +215,28 @@ def test_lower_levels_never_change_higher_ones(law, seed):
     assert abs(error - other) <= 1e-8 * max(scale**2, error)
 
 
+def test_lower_levels_yield_where_limits_nearly_depend_on_each_other():
+    """go2 on three feet, torques at their limits: momentum below the base's level is nearly decided by these."""
+    robot, _ = load_robot("go2")
+    base, legs = [-0.004, -0.003, 0.339, -0.002, 0.0, 0.001, 1.0], [0.068, 0.785, -1.434, -0.07, 0.784, -1.44]
+    q = np.array([*base, *legs, 0.069, 0.789, -1.443, -0.067, 0.791, -1.44])
+    q[3:7] /= np.linalg.norm(q[3:7])
+    v = [0.09, 0.09, 0.03, 0.06, -0.02, -0.03, -0.07, 0.04, -0.03, -0.02, 0.08, 0.04, -0.04, 0.01, 0.03, -0.01, -0.08, -0.11]
+    state, limits = State(q=q, v=np.array(v)), TaskLimits(torque=0.3, singular=0.0)
+    asked, momentum = [0.54, 9.89, 2.75, 13.19, -9.51, 8.8], [1.81, 0.24, -0.63]
+    first = FrameTask(frame="root_joint", position=[0.0184, 0.0445, 0.3562], rotation=np.eye(3), acceleration=asked)
+    below = [ComTask(position=[0.0301, 0.0474, 0.3859], level=1, weight=0.378)]
+    below.append(AngularMomentumTask(momentum=momentum, level=1, weight=0.449))
+    given = robot, state, feet(robot, q)
+    alone, together = (
+        solve(*given, tasks, law="no-slip", limits=limits, modes={"RL_foot": Mode.OPEN}) for tasks in ([first], [first, *below])
+    )
+    assert not alone.relaxed
+    assert not together.relaxed
+    errors = [np.linalg.norm(each["root_joint"].missing) for each in (alone, together)]
+    assert abs(errors[1] - errors[0]) < 1e-6 * errors[0]
+
+
 # -- forces ------------------------------------------------------------------------------------------------------------
 
 
@@ -225,6 +247,24 @@ def test_forces_are_as_asked_where_the_motion_leaves_the_choice(law):
     assert answer["force of FL_foot"].met
     assert abs(answer.prediction.normal_force[0] - 30.0) < 1e-3
     assert np.abs(answer["root_joint"].missing).max() < 1e-6
+
+
+@every("level", [0, 1])
+def test_forces_beside_and_below_the_posture_move_joints_only_as_weights_permit(level):
+    """One foot has no internal forces: another load means another motion. Against dense least squares."""
+    robot, state, contacts, _ = near_stance("go2")
+    one, limits = contacts.take(np.array([0])), TaskLimits(torque=np.inf, joints=False, acceleration=1e9)
+    posture = PostureTask(angles=robot.joint_angles(state.q), weight=1e-3)
+    force = ForceTask(contacts=one.keys, normal=100.0, level=level, name="force")
+    answer = solve(robot, state, one, [posture, force], law="no-slip", limits=limits)
+    E, e = Program(robot, state.q, state.v, one, limits, 0.05, 4).held
+    start, free = np.linalg.lstsq(E, e)[0], np.linalg.svd(E)[2][len(E) :].T
+    joints, load = np.eye(len(start))[robot.tree.a], np.concatenate([np.zeros(robot.nv), one.normals[0]])[None]
+    rows = np.vstack([1e-3**0.5 * joints, load / robot.total_mass]) if level == 0 else joints
+    wanted = np.r_[np.zeros(robot.na), 100.0 / robot.total_mass][: len(rows)]
+    best = start + free @ np.linalg.lstsq(rows @ free, wanted - rows @ start)[0]
+    np.testing.assert_allclose(answer["posture"].held, joints @ best, atol=1e-8)
+    np.testing.assert_allclose(answer["force"].held, load @ best, atol=1e-7)
 
 
 def test_the_centre_of_pressure_of_a_sole_is_where_it_is_asked():
@@ -301,6 +341,21 @@ def test_closed_chains_realise_tasks(margin):
     assert (np.hypot(force[:, 0], force[:, 1]) <= 0.8 * (1.0 - margin) * force[:, 2] + 1e-6).all()
     gaps = robot.closure_gaps(state.q)[1] @ answer.prediction.v_plus
     assert np.abs(gaps).max() < 1e-9
+
+
+def test_feet_of_closed_chains_stick_after_other_forces():
+    """Under the law without slip, with the memory of half the forces: chains take part in what it does to velocities."""
+    robot, state, contacts, _ = near_stance("fivebar")
+    tasks, limits = (
+        [base_task(robot, state, acceleration=[0.0, 0.0, 30.0, 0.0, 0.0, 0.0])],
+        TaskLimits(joints=False, torque=np.inf),
+    )
+    first = solve(robot, state, contacts, tasks, law="no-slip", limits=limits).prediction
+    guess = msgspec.structs.replace(first.guess, force=0.5 * first.force)
+    answer = solve(robot, state, contacts, tasks, law="no-slip", limits=limits, also={"guess": guess})
+    assert answer.prediction.status.ok
+    assert (answer.prediction.normal_force > 1.0).all()
+    assert not any("slides" in obstacle for outcome in answer.outcomes for obstacle in outcome.obstacles)
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
