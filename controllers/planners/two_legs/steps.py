@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 from controllers.config.loading import NonNegative, Positive, Settings
 from controllers.config.tables import within
-from controllers.planners.two_legs.feet import Pose, Span, Swing, planned_dcm
+from controllers.planners.two_legs.feet import SETTLED, Pose, Span, Swing, planned_dcm
 
 
 class StepSettings(Settings, frozen=True):
@@ -51,7 +51,7 @@ def next_step(stands: Pose, foot: int, velocity: Velocity, width: float, period:
     yaw, half = stands.yaw + velocity.turn * period, complex(0.0, 0.5 * SIDES[foot] * width)
     # the feet are beside the middle of the robot, which turns by half between the two steps
     step = rect(1.0, stands.yaw) * half + rect(1.0, yaw) * (velocity.plane * period + half)
-    return Pose(stands.place + step, stands.height, yaw)
+    return Pose(stands.place + step, stands.height - stands.above, yaw)
 
 
 def within_reach(place: Pose, stands: Pose, foot: int, width: float, limits: StepSettings) -> Pose:
@@ -98,6 +98,7 @@ class Steps:
         double = omega * settings.double_support * settings.period
         self._kappa = (1.0 - exp(-double)) / double
         self._points = not ankle  # only the landing places correct the motion
+        self._narrow = not ankle.imag  # and that to the side
 
     def reset(self, feet: tuple[Pose, Pose], start: complex | None = None) -> None:
         """Stand on these feet. start: where the centre of pressure begins to move to their middle [m]; None: there"""
@@ -130,7 +131,7 @@ class Steps:
                 self._begin(t, s.period if self._points else FIRST, self.middle)
         elif self.swinging is not None:
             if elapsed >= self._lasts or (lands and elapsed > EARLY * self._lasts):
-                if self._points:
+                if self._narrow:
                     self._learn(velocity)
                 self._land(t, measured, wanted)
         elif elapsed >= self._lasts:
@@ -158,7 +159,8 @@ class Steps:
         start = self.planted[1 - foot].place
         self.planted[foot] = measured[foot]._replace(yaw=yaw)
         self._next = 1 - foot
-        early = max(self._lasts - (t - self._since), 0.0) if self._points else 0.0
+        early = max(self._lasts - (t - self._since), 0.0)
+        early *= self._points or (self._narrow and early <= SETTLED)  # else the next phase begins now
         self._begin(t + early, s.double_support * s.period, start)
         if self._stops and not wanted and abreast((self.planted[0], self.planted[1]), self._width) < ABREAST:
             self.standing, self._lasts = True, FIRST
