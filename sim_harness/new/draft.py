@@ -111,7 +111,11 @@ MARGIN, SHARE = 0.01, 0.25
 """Margin of the centre of pressure from the edges of soles: at most [m], and as a share of half their width."""
 
 
-NARROWER = 0.31
+SOLES, EDGES = 0.7, 0.43
+"""Period of the steps of a robot whose hips are 0.75 m high, on soles and on feet without width, where only the next step
+corrects a push to the side [s]."""
+
+NARROWER = 0.37
 """Largest distance of feet without width to the side, as a share of the height of the hips: the farther they are apart, the
 faster the robot falls to the side on one of them."""
 
@@ -264,24 +268,27 @@ def _controlled(
     stiffness = robot.weight * height
     least = min(len(foot.limb.joints) for foot in feet)
     if len(feet) == 2 and least >= FREEDOMS - 1:
-        margin, width = _steps(robot, standing(robot, pose.angles), height)
-        own = two_legs_section(stiffness, height, margin, width=width, walks=not stand, slow=slow)
+        margin, period, width = _steps(robot, standing(robot, pose.angles), height)
+        own = two_legs_section(stiffness, height, margin, period=period, width=width, walks=not stand, slow=slow)
         duration = 10.0 if stand else way_on_two_legs(height)[1] + STANDING
         return [own, experiment_section(mujoco=mujoco, switches=True, duration=duration)], not stand
     walks = not stand and len(feet) == 4 and all(len(foot.limb.joints) == 3 for foot in feet)
     return [controller_section(stiffness, height, walks), experiment_section(mujoco=mujoco, switches=True)], walks
 
 
-def _steps(robot: Robot, q: Array, height: float) -> tuple[float, float]:
-    """Return the margin of the centre of pressure and the distance of the feet to the side [m], 0: that of the stance.
+def _steps(robot: Robot, q: Array, height: float) -> tuple[float, float, float]:
+    """Return the margin of the centre of pressure [m], the period of a step [s], and the distance of the feet to the side [m],
+    0: that of the stance.
 
     height: of the hips [m]
     """
-    soles, zero = soles_of(robot, q), np.zeros(robot.nv)
+    soles, terms = soles_of(robot, q), robot.terms(q, np.zeros(robot.nv))
     margin = min(MARGIN, SHARE * min(each for sole in soles for each in sole.half if each > 0.0))
-    left, right = (sole.pose(robot.frames.placed(sole.frame, robot.terms(q, zero))).place for sole in soles)
-    narrow = any(sole.edge for sole in soles) and (left - right).imag > NARROWER * height
-    return margin, NARROWER * height if narrow else 0.0
+    edges = any(sole.edge for sole in soles)
+    period = (EDGES if edges else SOLES) * float(np.sqrt(height / 0.75))
+    left, right = (sole.pose(robot.frames.placed(sole.frame, terms)).place for sole in soles)
+    narrower = edges and (left - right).imag > NARROWER * height
+    return margin, period, NARROWER * height if narrower else 0.0
 
 
 def _fixed(model: Model, robot: Robot, poses: Sequence[Pose], why: str) -> Draft:

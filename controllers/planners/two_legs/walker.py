@@ -8,8 +8,8 @@ Each tick
    the feet, posture (`.tasks`); with commanded ones (`beside`). The contact law decides what forces realise them
 
 Point feet are soles of size zero: p rests on the standing foot, landing places alone correct ξ, and no task asks for the motion
-of the centre of mass in the plane. Edges, soles without width as of legs with five joints, are points to the side: on one of them
-a task asks for p, on both for the motion of the centre of mass.
+of the centre of mass in the plane. Edges, soles without width as of legs with five joints, are points to the side: on one of
+them a task asks for p, on both for the motion of the centre of mass.
 """
 
 from collections.abc import Iterator, Sequence
