@@ -111,6 +111,15 @@ MARGIN, SHARE = 0.01, 0.25
 """Margin of the centre of pressure from the edges of soles: at most [m], and as a share of half their width."""
 
 
+SOLES, EDGES = 0.7, 0.43
+"""Period of the steps of a robot whose hips are 0.75 m high, on soles and on feet without width, where only the next step
+corrects a push to the side [s]."""
+
+NARROWER = 0.37
+"""Largest distance of feet without width to the side, as a share of the height of the hips: the farther they are apart, the
+faster the robot falls to the side on one of them."""
+
+
 class Draft(NamedTuple):
     """A configuration in one file."""
 
@@ -167,10 +176,15 @@ def draft(model: Model, poses: Sequence[Pose] = (), *, stand: bool = False, fixe
     return _fixed(model, model.robot("fixed"), poses, f"{why}: fixed to the world")
 
 
-def _edge(foot: Foot) -> Foot:
-    """Return a foot without width, as of a leg of five joints, which do not roll it."""
+def _edge(robot: Robot, foot: Foot, q: Array) -> Foot:
+    """Return a foot without width, as of a leg of five joints, which do not roll it: as far from the ankle as its motor bears
+    the weight."""
+    pose, ankle = robot.frames.placement(foot.limb.frame, q), foot.limb.joints[-1]
+    below = float(((robot.place(q)[1][ankle] - pose.translation) @ pose.rotation)[0])
+    most = float(robot.limits.tau_max[robot.tree.dof_joint[robot.tree.a] == ankle].min()) / robot.weight
     places = np.array([point.offset for point in foot.points])
-    middle, ends = places.mean(axis=0), (places[:, 0].max(), places[:, 0].min())
+    middle = places.mean(axis=0)
+    ends = min(places[:, 0].max(), below + most), max(places[:, 0].min(), below - most)
     edge = [tuple(np.round([x, *middle[1:]], 4).tolist()) for x in ends]
     return foot._replace(places=tuple(replace(foot.points[0], offset=end, name="") for end in edge))
 
@@ -226,7 +240,7 @@ def _on_level_feet(robot: Robot, feet: Sequence[Foot], pose: Pose | None, q: Arr
 
 def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose, hints: Sequence[str], *, stand: bool) -> Draft:
     if len(feet) == 2 and all(len(foot.limb.joints) == FREEDOMS - 1 for foot in feet):
-        feet = [_edge(foot) for foot in feet]
+        feet = [_edge(robot, foot, standing(robot, pose.angles)) for foot in feet]
         robot = robot.variant(contact=tuple(point for foot in feet for point in foot.points))
     found = [f"{len(feet)} feet: {foot_list(feet)}", *hints]
     height = _hip_height(robot, feet, standing(robot, pose.angles))
@@ -254,13 +268,27 @@ def _controlled(
     stiffness = robot.weight * height
     least = min(len(foot.limb.joints) for foot in feet)
     if len(feet) == 2 and least >= FREEDOMS - 1:
-        halves = [each for sole in soles_of(robot, standing(robot, pose.angles)) for each in sole.half if each > 0.0]
-        half, walks = min(halves), least >= FREEDOMS and not stand
-        own = two_legs_section(stiffness, height, min(MARGIN, SHARE * half), walks=walks, slow=slow)
-        duration = way_on_two_legs(height)[1] + STANDING if walks else 10.0
-        return [own, experiment_section(mujoco=mujoco, switches=True, duration=duration)], walks
+        margin, period, width = _steps(robot, standing(robot, pose.angles), height)
+        own = two_legs_section(stiffness, height, margin, period=period, width=width, walks=not stand, slow=slow)
+        duration = 10.0 if stand else way_on_two_legs(height)[1] + STANDING
+        return [own, experiment_section(mujoco=mujoco, switches=True, duration=duration)], not stand
     walks = not stand and len(feet) == 4 and all(len(foot.limb.joints) == 3 for foot in feet)
     return [controller_section(stiffness, height, walks), experiment_section(mujoco=mujoco, switches=True)], walks
+
+
+def _steps(robot: Robot, q: Array, height: float) -> tuple[float, float, float]:
+    """Return the margin of the centre of pressure [m], the period of a step [s], and the distance of the feet to the side [m],
+    0: that of the stance.
+
+    height: of the hips [m]
+    """
+    soles, terms = soles_of(robot, q), robot.terms(q, np.zeros(robot.nv))
+    margin = min(MARGIN, SHARE * min(each for sole in soles for each in sole.half if each > 0.0))
+    edges = any(sole.edge for sole in soles)
+    period = (EDGES if edges else SOLES) * float(np.sqrt(height / 0.75))
+    left, right = (sole.pose(robot.frames.placed(sole.frame, terms)).place for sole in soles)
+    narrower = edges and (left - right).imag > NARROWER * height
+    return margin, period, NARROWER * height if narrower else 0.0
 
 
 def _fixed(model: Model, robot: Robot, poses: Sequence[Pose], why: str) -> Draft:

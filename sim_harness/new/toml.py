@@ -107,14 +107,18 @@ def estimator_section(sensing: Mapping[str, Any]) -> str:
     return "\n".join([head, *(f"{name} = {value}" for name, value in sensing.items()), ""])
 
 
-def two_legs_section(stiffness: float, height: float, margin: float, *, walks: bool, slow: bool) -> str:
+def two_legs_section(
+    stiffness: float, height: float, margin: float, *, period: float, width: float, walks: bool, slow: bool
+) -> str:
     """Return the controller of a robot on two soles, which balances by tasks.
 
     height: of the hips [m]; margin: of the centre of pressure from the edges of the soles [m]
+    period, width: of the steps [s, m]; width 0: as in the stance
     slow: whether states come every 2 ms, as over `idyn bridge unitree`
     """
     speed, lasts = way_on_two_legs(height)
     commands = f"[[{lasts}, {speed}, 0.0, 0.0]]" if walks else "[]"
+    wide = f"width = {rounded(width)}                      # m\n" if width else ""
     period = "period = 0.002                    # s\n" if slow else ""
     return f"""[controller]
 {period}speed_memory = 0.005              # s, against noise of measured speeds
@@ -130,10 +134,10 @@ start = 1.0                       # s
 commands = {commands}    # duration [s], forward, left [m/s], turn [rad/s]
 
 [controller.reference.step]
-period = {round(0.7 * float(np.sqrt(height / 0.75)), 2)}                     # s
+period = {round(period, 2)}                     # s
 height = {rounded(0.065 * height)}                    # m
 longest = {rounded(0.45 * height)}                   # m
-acceleration = {speed}                # m/s², rad/s²
+{wide}acceleration = {speed}                # m/s², rad/s²
 
 [controller.reference.balance]
 lower = {rounded(0.04 * height)}                     # m, of the centre of mass

@@ -507,6 +507,32 @@ def test_point_feet_walk_at_the_commanded_speed_though_the_centre_of_pressure_is
     assert (at[3999] - at[1999]) / (2000 * dt) == pytest.approx(0.2, rel=0.05)
 
 
+def test_feet_without_width_learn_where_they_press_and_stop_as_far_apart_as_they_land() -> None:
+    """A sole that leans outwards with its leg presses 12 mm outside its line: steps become wider until the plan knows it."""
+    steps, dt, dcm, outside, aside = Steps(StepSettings(), 0.25, OMEGA, True, 0.05 + 0j), 0.005, 0j, 0.012, []
+    steps.reset((Pose(0.125j, 0.0, 0.0), Pose(-0.125j, 0.0, 0.0)))
+    for k in range(8000):
+        t, feet, before = k * dt, [steps.planted[0], steps.planted[1]], steps.swinging
+        if steps.swinging is not None and steps.swing is not None:
+            x = steps.swing.x
+            feet[steps.swinging] = Pose(complex(*x[:2]), float(x[2]), float(x[3]))
+        velocity = Velocity(0.2 if t < 30.0 else 0.0, 0.0)
+        steps.advance(t, velocity, (feet[0], feet[1]), False)
+        p, planned = steps.reference(t, velocity._replace(plane=velocity.plane + steps.correction), dcm)
+        if before is not None and steps.swinging is None:
+            aside.append((steps.planted[0].place - steps.planted[1].place).imag)
+        if steps.swinging is None:
+            ends = [pose.place + along for pose in steps.planted for along in (-0.07, 0.07)]
+            p = nearest_inside(p + 2.0 * (dcm - planned), ends)
+        else:
+            p = steps.planted[1 - steps.swinging].place + outside * (1j if steps.swinging else -1j)
+        dcm += dt * OMEGA * (dcm - p)
+    assert min(aside[:2]) > 0.3
+    np.testing.assert_allclose(aside[-8:-4], 0.25, atol=0.02)
+    assert steps.standing
+    assert abs(dcm - steps.middle) < 0.01
+
+
 def test_a_foot_whose_place_is_out_of_reach_lands_sooner() -> None:
     lasted = []
     for push in (0.0, 0.02j, -0.08j):  # of the DCM to the side of the foot in the air, the left one, or away from it [m]
@@ -535,7 +561,7 @@ def test_commands_and_refused_steering() -> None:
         gait.check(Steering(gait=GaitChange(pattern="trot")))
     with pytest.raises(InputError, match="height"):
         gait.check(Steering(height=0.01))
-    edges = robot.variant(contact=tuple(place for k, place in enumerate(robot.description.contact) if k % 2))
+    edges = robot.variant(contact=tuple(place for k, place in enumerate(robot.description.contact) if k % 4 < 2))  # across
     with pytest.raises(InputError, match="velocity"):
         TwoLegsSettings().build(edges, stance, 0.002).check(Steering(velocity=(0.1, 0.0, 0.0)))
 
@@ -590,6 +616,40 @@ def test_straight_knees_go_to_the_stance_before_a_height_is_asked_for() -> None:
     assert (asked[0], asked[-1]) == (False, True)
     np.testing.assert_allclose(seen[0].q, np.zeros(robot.na), atol=1e-9)
     np.testing.assert_allclose(seen[asked.index(True) - 1].q, robot.joint_angles(stance), atol=0.01)
+
+
+def test_edges_are_not_asked_to_roll_and_one_alone_only_for_its_centre_of_pressure() -> None:
+    """As of legs of five joints. Here g1 keeps its joints, and the contact places of one side of each sole."""
+    robot, stance = load_robot("g1")
+    places = [place for place in robot.description.contact if place.offset[1] > 0.0]
+    robot = robot.variant(contact=tuple(places))
+    left, _ = feet_of(robot, stance)
+    assert (left.edge, left.along) == (True, 0)
+    pose = Pose(1.0 + 2.0j, 0.0, np.pi / 2)
+    assert np.isclose(left.nearest(1.3 + 2.4j, pose), 1.0 + 2.4j)
+    tilted = robot.frames.placement(left.frame, stance)
+    tilted.rotation[:] = Rotation.from_euler("y", 0.1).as_matrix() @ tilted.rotation
+    assert np.isclose(left.pose(tilted).above, left.half[0] * np.sin(0.1))
+    gait, state = (
+        TwoLegsSettings(commands=((5.0, 0.3, 0.0, 0.2),)).build(robot, stance, 0.01),
+        State(q=stance, v=np.zeros(robot.nv)),
+    )
+    contacts, alone = contacts_of_places(robot, stance, Flat(), robot.spheres.keys), 0
+    for k in range(200):
+        reference = gait.at(0.01 * k, state, contacts)
+        assert reference.tasks is not None
+        tasks = {task.label(): task for task in reference.tasks.tasks}
+        swings = "swing" in tasks
+        assert tuple(tasks["centre of mass"].mask) == (not swings, not swings, True)
+        assert ("pressure" in tasks) == swings
+        if swings:
+            alone += 1
+            assert tuple(tasks["swing attitude"].mask[3:]) == (False, True, True)
+            point, stands = tasks["pressure"].point, tasks["pressure"].contacts
+            assert len(stands) == 2
+            foot = next(each for each in feet_of(robot, stance) if each.frame != tasks["swing"].frame)
+            assert np.isclose(point[1], foot.pose(robot.frames.placement(foot.frame, stance)).place.imag)
+    assert alone > 50
 
 
 def test_point_feet_always_step_and_leave_the_centre_of_mass_to_the_steps() -> None:

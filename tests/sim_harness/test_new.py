@@ -10,14 +10,18 @@ import urdf
 from cli import fails, prints
 from disk import written
 from fast import every, every_row, first_is_fast, full
+from stands import quiet
 
 from controllers.command import Inputs
 from controllers.config.loading import files
 from controllers.robot.kinematics import contact_places, resting
 from idyn import Flat, Robot, State, load_controller, load_robot
 from sim_harness.commands.main import main
+from sim_harness.measure.verdict import Ending
 from sim_harness.new.draft import draft, load
 from sim_harness.new.source import find_model, poses_of
+from sim_harness.run.experiment import run_in_process
+from sim_harness.run.plan import load_plan
 from transport.bridges.unitree.robot import unitree_robot
 from transport.protocol.joint_map import joint_slots
 
@@ -402,8 +406,8 @@ def test_a_sole_is_found_in_a_level_frame_of_its_link(tmp_path, capsys, limit):
     assert (np.abs(robot.joint_angles(stance)[[2, 5]]) <= limit).all()
 
 
-def test_a_robot_on_legs_of_five_joints_stands_by_tasks(tmp_path, capsys):
-    """Such soles cannot roll: they count as edges."""
+def five_joints(path):
+    """Two legs that do not roll their soles, 3 cm wide."""
     parts, axes = [], {"yaw": "0 0 1", "roll": "1 0 0", "thigh": "0 1 0", "shin": "0 1 0", "foot": "0 1 0"}
     for side, y in (("L", 0.12), ("R", -0.12)):
         above, at = "trunk", [(0, y, 0), 0.0, 0.0, -0.35, -0.35]
@@ -411,9 +415,36 @@ def test_a_robot_on_legs_of_five_joints_stands_by_tasks(tmp_path, capsys):
             sole = 'box size="0.24 0.03 0.02"' if name == "foot" else ""
             parts += [solid(side + name, 1.0, sole, (0.03, 0, -0.06)), hinge(f"{side}_{name}", above, side + name, place, axis)]
             above = side + name
-    config, _, target = drafted_with_words(write(tmp_path / "two.urdf", parts), capsys)
+    return write(path, parts)
+
+
+def test_a_robot_on_legs_of_five_joints_stands_by_tasks(tmp_path, capsys):
+    """Such soles cannot roll: they count as edges, as long as the motor of the ankle bears the weight at their ends."""
+    path = five_joints(tmp_path / "two.urdf")
+    config, _, target = drafted_with_words(path, capsys, "--stand")
     assert (len(config["robot"]["contact"]), config["controller"]["reference"]["commands"]) == (4, [])
+    assert sorted(place["offset"][0] for place in config["robot"]["contact"]) == [-0.09, -0.09, 0.15, 0.15]
     assert "stood 4.0 s" in prints(capsys, "simulate", target, "--seconds", "4")
+    path.write_text(path.read_text(encoding="utf-8").replace('effort="50"', 'effort="15.7"'), encoding="utf-8")  # of 157 N
+    config, *_ = drafted_with_words(path, capsys, "--force")
+    ends = [place["offset"][0] for place in config["robot"]["contact"]]
+    assert np.allclose(sorted(ends), [-0.09, -0.09, 0.1, 0.1], atol=1e-3)
+
+
+@full
+def test_a_robot_on_legs_of_five_joints_walks_and_stops_though_it_is_pushed(tmp_path, capsys):
+    """In the world the soles are as wide as in the file. Pushes of 0.15 weights come from four sides."""
+    config, _, target = drafted_with_words(five_joints(tmp_path / "two.urdf"), capsys)
+    assert config["controller"]["reference"]["step"].get("width", 0.24) == pytest.approx(0.24)
+    push = "[[experiment.push]]\nweights = [0.0, 0.15, 0.0]\nstart = 3.0\nduration = 0.1\nevery = 1.7\nturn = 1.57079633\n"
+    Path(target).write_text(Path(target).read_text(encoding="utf-8") + push, encoding="utf-8")
+    run = run_in_process(load_plan(target, 14.0), "walk", quiet)
+    assert run.summary.verdict.ending == Ending.WALKED, run.summary.verdict.text
+    ((seconds, speed, *_),) = config["controller"]["reference"]["commands"]
+    assert run.trace.q[-1, 0] == pytest.approx(seconds * speed, rel=0.15)
+    assert run.summary.tilt < 0.1
+    assert run.summary.torque_rate < 200.0
+    assert run.trace.share("ok") > 0.99
 
 
 @pytest.mark.full

@@ -32,6 +32,7 @@ class Pose(NamedTuple):
     place: complex
     height: float
     yaw: float
+    above: float = 0.0  # height of its centre above its lowest point, where it tilts [m]
 
     def four(self) -> Array:
         """Return position and heading (4)."""
@@ -50,19 +51,30 @@ class Foot(NamedTuple):
 
     @property
     def flat(self) -> bool:
-        """Whether the foot has a sole or an edge, so that its pitch and heading are fixed while it stands."""
+        """Whether the foot has a sole or an edge, so that its heading is fixed while it stands."""
         return max(self.half) > FLAT
 
     @property
     def edge(self) -> bool:
-        """Whether it has a sole without width."""
+        """Whether it has a sole without width, or without length."""
         return self.flat and min(self.half) <= FLAT
+
+    @property
+    def along(self) -> int:
+        """Direction of its longer side: 0: forward, 1: left."""
+        return int(self.half[1] > self.half[0])
+
+    def nearest(self, point: complex, pose: Pose) -> complex:
+        """Return the point nearest to `point` on the line of an edge."""
+        line = rect(1.0, pose.yaw) * (1.0, 1.0j)[self.along]
+        return pose.place + line * (line.conjugate() * (point - pose.place)).real
 
     def pose(self, placed: Placement) -> Pose:
         """Return where the sole is, for its frame's pose."""
         x, y, z = (placed.translation + placed.rotation @ self.centre).tolist()
         c, s = (placed.rotation[:2] @ self.level[0]).tolist()
-        return Pose(complex(x, y), z - self.radius, atan2(s, c))
+        ahead, aside = (self.level[:2] @ placed.rotation[2]).tolist()  # vertical parts of its axes
+        return Pose(complex(x, y), z - self.radius, atan2(s, c), self.half[0] * abs(ahead) + self.half[1] * abs(aside))
 
     def corners(self, pose: Pose, margin: float) -> list[complex]:
         """Return the corners of the sole, moved inwards by a margin [m]."""

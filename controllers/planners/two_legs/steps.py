@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 
 from controllers.config.loading import NonNegative, Positive, Settings
 from controllers.config.tables import within
-from controllers.planners.two_legs.feet import Pose, Span, Swing, planned_dcm
+from controllers.planners.two_legs.feet import SETTLED, Pose, Span, Swing, planned_dcm
 
 
 class StepSettings(Settings, frozen=True):
@@ -51,7 +51,7 @@ def next_step(stands: Pose, foot: int, velocity: Velocity, width: float, period:
     yaw, half = stands.yaw + velocity.turn * period, complex(0.0, 0.5 * SIDES[foot] * width)
     # the feet are beside the middle of the robot, which turns by half between the two steps
     step = rect(1.0, stands.yaw) * half + rect(1.0, yaw) * (velocity.plane * period + half)
-    return Pose(stands.place + step, stands.height, yaw)
+    return Pose(stands.place + step, stands.height - stands.above, yaw)
 
 
 def within_reach(place: Pose, stands: Pose, foot: int, width: float, limits: StepSettings) -> Pose:
@@ -75,7 +75,7 @@ PREVIEW = 3  # number of planned steps. Errors of the DCM at the end of the plan
 FIRST = 0.6  # double support before the first step and after the last one [s]; before the first one on point feet a period
 SHIFT = 0.04  # speed at which the centre of pressure of a robot that begins to stand moves to the middle [m/s]
 ABREAST = 0.03  # feet that are nearer to their places beside each other than this stand still [m, rad]
-LEARNING = 0.1  # share of the difference of a step of a point foot from the commanded one by which the plan is shorter
+LEARNING = 0.1  # share of the difference of a step of a foot without width from the planned one that changes the plan
 BEYOND, SOONER = 1e-3, 8  # distance beyond reach from which a foot lands sooner [m]; number of times that are tried
 EARLY = 0.6  # share of the swing after which a foot that touches has landed
 
@@ -86,7 +86,7 @@ class Steps:
     planted: where the feet stand, or stood last; the heading is the planned one
     swinging: 0: left, 1: right; None in double support
     swing: path of the foot in the air
-    correction: of the velocity of the plan, so that steps of point feet are on average as long as commanded [m/s]
+    correction: of the velocity of the plan, so that steps of feet without width are on average as long as commanded [m/s]
     """
 
     def __init__(self, settings: StepSettings, width: float, omega: float, stands: bool, ankle: complex) -> None:
@@ -98,6 +98,7 @@ class Steps:
         double = omega * settings.double_support * settings.period
         self._kappa = (1.0 - exp(-double)) / double
         self._points = not ankle  # only the landing places correct the motion
+        self._narrow = not ankle.imag  # and that to the side
 
     def reset(self, feet: tuple[Pose, Pose], start: complex | None = None) -> None:
         """Stand on these feet. start: where the centre of pressure begins to move to their middle [m]; None: there"""
@@ -106,6 +107,7 @@ class Steps:
         self.swing: Swing | None = None
         self._next = 0  # foot of the next swing
         self.correction = 0j
+        self._outside = 0.0  # how far outside its line an edge presses, since it leans to this side with its leg [m]
         self._stops = False  # whether the next step is to be the last one
         self._since, self._from = 0.0, self.middle if start is None else start
         self._lasts = max(FIRST, abs(self.middle - self._from) / SHIFT)
@@ -130,7 +132,7 @@ class Steps:
                 self._begin(t, s.period if self._points else FIRST, self.middle)
         elif self.swinging is not None:
             if elapsed >= self._lasts or (lands and elapsed > EARLY * self._lasts):
-                if self._points:
+                if self._narrow:
                     self._learn(velocity)
                 self._land(t, measured, wanted)
         elif elapsed >= self._lasts:
@@ -155,27 +157,42 @@ class Steps:
         assert foot is not None
         assert self.swing is not None
         yaw = float(self.swing.goal[3])
-        start = self.planted[1 - foot].place
+        start = self._pressed(self.planted[1 - foot], 1 - foot)
         self.planted[foot] = measured[foot]._replace(yaw=yaw)
         self._next = 1 - foot
-        early = max(self._lasts - (t - self._since), 0.0) if self._points else 0.0
+        early = max(self._lasts - (t - self._since), 0.0)
+        early *= self._points or (self._narrow and early <= SETTLED)  # else the next phase begins now
         self._begin(t + early, s.double_support * s.period, start)
-        if self._stops and not wanted and abreast((self.planted[0], self.planted[1]), self._width) < ABREAST:
+        if self._stops and not wanted and abreast((self.planted[0], self.planted[1]), self._apart) < ABREAST:
             self.standing, self._lasts = True, FIRST
         self._stops = not wanted
+
+    @property
+    def _apart(self) -> float:
+        """Return at which distance to the side the feet stand still: that of the steps, without width any [m]."""
+        left, right = self.planted
+        return (rect(1.0, -right.yaw) * (left.place - right.place)).imag if self._narrow else self._width
 
     def _learn(self, velocity: Velocity) -> None:
         """Correct the velocity of the plan by a share of what the step that ends differs from the commanded one."""
         assert self.swing is not None
         place = self._place(velocity)
         moved = rect(1.0, -place.yaw) * (complex(*self.swing.goal[:2]) - place.place)
-        self.correction -= LEARNING * moved / self._settings.period
+        s = self._settings
+        self.correction -= LEARNING * moved / s.period
+        if not self._points:  # a centre of pressure farther out by δ makes steps wider by δ (e^{ωT} − 1) / κ
+            grows = exp(self._omega * (1.0 - s.double_support) * s.period)
+            self._outside += LEARNING * SIDES[self._next] * moved.imag * self._kappa / (grows - 1.0)
 
     def _place(self, velocity: Velocity) -> Pose:
         """Return where the next foot lands without correction."""
         stands, s = self.planted[1 - self._next], self._settings
         place = next_step(stands, self._next, velocity, self._width, s.period)
         return within_reach(place, stands, self._next, self._width, s)
+
+    def _pressed(self, stands: Pose, foot: int) -> complex:
+        """Return where the centre of pressure of a foot that carries alone is [m]."""
+        return stands.place + rect(SIDES[foot] * self._outside, stands.yaw) * 1j
 
     def plan(self, t: float, velocity: Velocity) -> list[Span]:
         """Return the motion of the centre of pressure from now on, with landing places that are not corrected."""
@@ -184,7 +201,7 @@ class Steps:
             return [_rest(self._from, self.middle, self._lasts, elapsed)]
         double, single = s.double_support * s.period, (1.0 - s.double_support) * s.period
         foot, feet = self._next, list(self.planted)
-        at = feet[1 - foot].place
+        at = self._pressed(feet[1 - foot], 1 - foot)
         if self.swinging is None:
             spans = [_rest(self._from, at, self._lasts, elapsed), Span(single, at, at)]
             if elapsed < 0.0:  # the foot has landed early
@@ -193,10 +210,10 @@ class Steps:
             spans = [Span(max(self._lasts - elapsed, 0.0), at, at)]
         feet[foot] = self._place(velocity)
         for _ in range(PREVIEW):
-            if self._stops and abreast((feet[0], feet[1]), self._width) < ABREAST:
+            if self._stops and not self._narrow and abreast((feet[0], feet[1]), self._width) < ABREAST:
                 return [*spans, Span(FIRST, at, _middle(feet))]
             stands, before = feet[foot], at
-            at, foot = stands.place, 1 - foot
+            at, foot = self._pressed(stands, foot), 1 - foot
             spans += [Span(double, before, at), Span(single, at, at)]
             feet[foot] = next_step(stands, foot, velocity, self._width, s.period)
         return [*spans, Span(double, at, _middle(feet))]

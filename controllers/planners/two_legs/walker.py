@@ -8,7 +8,8 @@ Each tick
    the feet, posture (`.tasks`); with commanded ones (`beside`). The contact law decides what forces realise them
 
 Point feet are soles of size zero: p rests on the standing foot, landing places alone correct ξ, and no task asks for the motion
-of the centre of mass in the plane.
+of the centre of mass in the plane. Edges, soles without width as of legs with five joints, are points to the side: on one of
+them a task asks for p, on both for the motion of the centre of mass.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,9 +58,10 @@ class TwoLegs(Trajectory):
             raise ConfigError("reference.balance.lower", "expected less than the height of the centre of mass")
         self._omega = float(np.sqrt(robot.weight / (robot.total_mass * self._height)))
         self._flat = all(foot.flat for foot in self._feet)
-        self._walks = not any(foot.edge for foot in self._feet)
+        self._edges = any(foot.edge for foot in self._feet)
+        self._walks = not any(foot.edge and foot.along for foot in self._feet)
         if (settings.commands or settings.march) and not self._walks:
-            raise ConfigError("reference.commands", "expected none: on soles without width the robot does not walk")
+            raise ConfigError("reference.commands", "expected none: on soles without length the robot does not walk")
         balance = settings.balance
         half = zip(*(foot.half for foot in self._feet), strict=True)
         length, side = (max(ANKLE * (min(each) - balance.margin), 0.0) for each in half)
@@ -93,7 +95,7 @@ class TwoLegs(Trajectory):
         if steering.posed:
             raise InputError("height" if steering.height is not None else "attitude", "the gait of two legs keeps its own")
         if steering.velocity is not None and np.any(steering.velocity) and not self._walks:
-            raise InputError("velocity", "expected zero: on soles without width it stands and does not walk")
+            raise InputError("velocity", "expected zero: on soles without length it stands and does not walk")
         check_beside(self._robot, tasks or TaskStack())
 
     def steer(self, steering: Steering) -> None:
@@ -153,14 +155,14 @@ class TwoLegs(Trajectory):
             along, rate, change = smooth_step(t - self._ready, max(abs(self._above) / LOWERS, 1e-3))
             above = (1.0 - along) * self._above, -rate * self._above, -change * self._above
         schedule = self._schedules[steps.swinging]
-        tasks = self._tasks.stack(steps, touching, self._omega**2 * (over - p), p, above)
+        tasks = self._tasks.stack(steps, touching, self._omega**2 * (over - p), p, above, measured)
         return Reference(q=q, v=v, a=a, schedule=schedule, base=np.array(self._velocity), tasks=tasks)
 
     def _pendulum(self, at: Kinematics) -> tuple[complex, complex]:
         """Return place and velocity of the pendulum [m, m/s].
 
-        On soles, where a task asks for its motion, it moves as the centre of mass; on point feet as a pendulum with the robot's
-        angular momentum about the ground, which swinging legs do not change.
+        On soles, where a task asks for its motion, it moves as the centre of mass; on points and edges as a pendulum with the
+        robot's angular momentum about the ground, which swinging legs do not change.
         """
         robot, out = self._robot, self._centroid
         if robot.weighs_base:
@@ -170,7 +172,7 @@ class TwoLegs(Trajectory):
             out[:3], out[3:6], out[6:] = com.position, com.velocity, com.angular
         x, y, _, forward, left, _, about_x, about_y, _ = out.tolist()
         velocity = complex(forward, left)
-        if not self._flat:
+        if not self._flat or self._edges:
             velocity += complex(about_y, -about_x) / (robot.total_mass * self._height)
         return complex(x, y), velocity
 
