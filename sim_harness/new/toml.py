@@ -119,9 +119,9 @@ def two_legs_section(
     speed, lasts = way_on_two_legs(height)
     commands = f"[[{lasts}, {speed}, 0.0, 0.0]]" if walks else "[]"
     wide = f"width = {rounded(width)}                      # m\n" if width else ""
-    period = "period = 0.002                    # s\n" if slow else ""
+    tick = "period = 0.002                    # s\n" if slow else ""
     return f"""[controller]
-{period}speed_memory = 0.005              # s, against noise of measured speeds
+{tick}speed_memory = 0.005              # s, against noise of measured speeds
 
 [controller.contact]
 source = "planner"                # feet that are planned to stand; of these, those that touch

@@ -533,6 +533,28 @@ def test_feet_without_width_learn_where_they_press_and_stop_as_far_apart_as_they
     assert abs(dcm - steps.middle) < 0.01
 
 
+@pytest.mark.parametrize("ahead", [1.0, -1.0])
+def test_feet_that_stand_step_where_the_dcm_leaves_them_and_rest_there(ahead: float) -> None:
+    steps, dt, dcm, landed = Steps(StepSettings(), 0.2, OMEGA, True, 0.05 + 0.03j), 0.005, ahead * 0.052 + 0.01j, []
+    steps.reset((Pose(0.1j, 0.0, 0.0), Pose(-0.1j, 0.0, 0.0)))
+    for k in range(600):
+        feet, swung = [steps.planted[0], steps.planted[1]], steps.swinging
+        if swung is not None and steps.swing is not None:
+            x = steps.swing.x
+            feet[swung] = Pose(complex(*x[:2]), float(x[2]), float(x[3]))
+        stands = [pose.place for foot, pose in enumerate(feet) if foot != swung]
+        soles = [place + complex(x, y) for place in stands for x in (-0.05, 0.05) for y in (-0.03, 0.03)]
+        outside = dcm - nearest_inside(dcm, soles) if steps.standing else 0j
+        steps.advance(k * dt, Velocity(0j, 0.0), (feet[0], feet[1]), False, outside)
+        landed += [k * dt] * (swung is not None and steps.swinging is None)
+        p, planned = steps.reference(k * dt, Velocity(0j, 0.0), dcm)
+        dcm += dt * OMEGA * (dcm - nearest_inside(p + 2.0 * (dcm - planned), soles))
+    assert len(landed) == 1
+    assert landed[0] < 0.8
+    assert steps.standing
+    assert abs(dcm - steps.middle) < 0.01
+
+
 def test_a_foot_whose_place_is_out_of_reach_lands_sooner() -> None:
     lasted = []
     for push in (0.0, 0.02j, -0.08j):  # of the DCM to the side of the foot in the air, the left one, or away from it [m]

@@ -32,7 +32,15 @@ from sim_harness.measure.fall import base_tilt
 from sim_harness.measure.verdict import Ending
 from sim_harness.robot.lying import PerturbationSettings, perturbed
 from sim_harness.run.experiment import run_connected, run_in_process
-from sim_harness.run.plan import ExperimentSettings, Plan, build_plan, load_plan, simulated_robot, with_controller
+from sim_harness.run.plan import (
+    ExperimentSettings,
+    Plan,
+    PushSettings,
+    build_plan,
+    load_plan,
+    simulated_robot,
+    with_controller,
+)
 from sim_harness.run.server_process import ServerProcess
 from sim_harness.shapes import collision_shapes
 from sim_harness.studies.mpc import DEATHS, DIES, SPEEDS, Planned, gait_of, outcome_of, plan_of
@@ -296,6 +304,22 @@ def test_a_humanoid_walks_and_stops(robot: str) -> None:
     assert run.summary.torque_rate < 200.0
     end = run.trace.v[-200:, :3]
     assert np.abs(end).max() < 0.05
+
+
+@full
+@pytest.mark.parametrize("push", [0.4, -0.4])
+def test_a_humanoid_that_stands_steps_where_it_is_pushed_rests_and_comes_abreast(push: float) -> None:
+    """0.4 weights for 0.1 s from behind or the front; without a step it bears 0.2."""
+    plan = with_controller(load_plan("walk-g1", 13.0), {"reference": {"commands": []}})
+    pushed = (PushSettings(weights=(push, 0.0, 0.0), start=1.5, duration=0.1),)
+    plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, push=pushed))
+    run = run_in_process(plan, "stand", quiet)
+    assert run.summary.verdict.ending == Ending.STOOD, run.summary.verdict.text
+    assert base_tilt(run.trace.q[-200:]).max() < 0.02
+    assert np.abs(run.trace.v[-200:]).max() < 0.05
+    robot, frames = load_robot("g1")[0], ("left_ankle_roll_link", "right_ankle_roll_link")
+    left, right = (robot.frames.placement(frame, run.trace.q[-1]).translation for frame in frames)
+    assert abs(left[0] - right[0]) < 0.05
 
 
 @full

@@ -77,6 +77,7 @@ SHIFT = 0.04  # speed at which the centre of pressure of a robot that begins to 
 ABREAST = 0.03  # feet that are nearer to their places beside each other than this stand still [m, rad]
 LEARNING = 0.1  # share of the difference of a step of a foot without width from the planned one that changes the plan
 BEYOND, SOONER = 1e-3, 8  # distance beyond reach from which a foot lands sooner [m]; number of times that are tried
+HURRY = 0.1  # double support before a step that catches the robot [s]
 EARLY = 0.6  # share of the swing after which a foot that touches has landed
 
 
@@ -109,6 +110,7 @@ class Steps:
         self.correction = 0j
         self._outside = 0.0  # how far outside its line an edge presses, since it leans to this side with its leg [m]
         self._stops = False  # whether the next step is to be the last one
+        self._caught = False  # whether a step is to catch the robot: it stands as soon as the foot has landed
         self._since, self._from = 0.0, self.middle if start is None else start
         self._lasts = max(FIRST, abs(self.middle - self._from) / SHIFT)
         self.standing = True
@@ -118,17 +120,22 @@ class Steps:
         """Return the middle of the feet [m]."""
         return _middle(self.planted)
 
-    def advance(self, t: float, velocity: Velocity, measured: tuple[Pose, Pose], lands: bool) -> None:
+    def advance(self, t: float, velocity: Velocity, measured: tuple[Pose, Pose], lands: bool, outside: complex = 0j) -> None:
         """Begin the next phase if it is time.
 
         velocity: commanded; measured: feet; lands: whether the foot in the air touches the ground
+        outside: by how much the DCM of a robot that stands is off its soles [m]; only a step to this side can stop it
         """
         s, elapsed = self._settings, t - self._since
         wanted = any(velocity) or not self._stands
         if self.standing:
-            if wanted:
+            if outside:
+                self._next = 0 if (rect(1.0, -self.planted[0].yaw) * outside).imag >= 0.0 else 1
+                self._caught = True
+                self._begin(t, HURRY, self.middle)
+            elif wanted:
                 self._next = 0 if velocity.plane.imag + 0.1 * velocity.turn >= 0.0 else 1
-                self._stops = False
+                self._stops = self._caught = False
                 self._begin(t, s.period if self._points else FIRST, self.middle)
         elif self.swinging is not None:
             if elapsed >= self._lasts or (lands and elapsed > EARLY * self._lasts):
@@ -163,7 +170,8 @@ class Steps:
         early = max(self._lasts - (t - self._since), 0.0)
         early *= self._points or (self._narrow and early <= SETTLED)  # else the next phase begins now
         self._begin(t + early, s.double_support * s.period, start)
-        if self._stops and not wanted and abreast((self.planted[0], self.planted[1]), self._apart) < ABREAST:
+        is_abreast = abreast((self.planted[0], self.planted[1]), self._apart) < ABREAST
+        if not wanted and (self._caught or (self._stops and is_abreast)):
             self.standing, self._lasts = True, FIRST
         self._stops = not wanted
 

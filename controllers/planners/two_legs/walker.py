@@ -143,7 +143,10 @@ class TwoLegs(Trajectory):
         if self._above is None and t >= self._ready:
             self._above, self._ready = height - self._ground - self._height, t
         dcm = over + speed / self._omega
-        steps.advance(t, velocity, measured, steps.swinging is not None and near[steps.swinging])
+        outside = 0j
+        if steps.standing and all(near) and self._above is not None:
+            outside = dcm - nearest_inside(dcm, self._support(near))
+        steps.advance(t, velocity, measured, steps.swinging is not None and near[steps.swinging], outside)
         p, planned = steps.reference(t, velocity._replace(plane=velocity.plane + steps.correction), dcm)
         p += (1.0 + settings.balance.gain / self._omega) * (dcm - planned)
         p = nearest_inside(p, self._support(near))
