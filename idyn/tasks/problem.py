@@ -199,7 +199,7 @@ class TaskProblem:
         return found[:k, :size], found[k:, :size], friction
 
 
-SHARE = 0.05
+SHARE = 1e-3
 """Obstacles with a smaller share of the largest one are not named."""
 
 Groups = list[tuple[str, Array]]
