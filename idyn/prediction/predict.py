@@ -97,7 +97,7 @@ def fall_back(request: Request, first: Answer) -> Prediction:
         answer = _of_other_law(request)
     elif _excess(answer) > (0.0, 0.0) and request.options.bounded and _unlimited_friction(request):
         other, _ = _best_answer(msgspec.structs.replace(request, law=COULOMB))
-        answer = answer if other is None else min(answer, other, key=_excess)
+        answer = other if other is not None and _is_less(_excess(other), _excess(answer)) else answer
     if answer is None:
         return last_forces(request, failure)
     own = answer.law == request.law.name and answer.status.ok
@@ -137,7 +137,7 @@ def _best_answer(request: Request, first: Answer | None = None) -> Answer:
         failure = why
         if answer is None:
             continue
-        best = answer if best is None else min(best, answer, key=_excess)
+        best = answer if best is None or _is_less(_excess(answer), _excess(best)) else best
         if best.force_excess <= 0.0 or not continues:
             break
     return best, failure
@@ -150,6 +150,14 @@ def _unlimited_friction(request: Request) -> bool:
 def _excess(answer: Prediction) -> tuple[float, float]:
     """Return the excess over the limits, by which predictions are compared: forces first."""
     return answer.force_excess, answer.torque_excess
+
+
+def _is_less(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    """Return whether an excess is smaller by more than rounding: else the requested law and the first demand stay."""
+    for a, b in zip(one, other, strict=True):
+        if abs(a - b) > WITHIN * max(a, b):
+            return a < b
+    return False
 
 
 def _demands(request: Request, from_first: bool) -> Iterator[Demand]:

@@ -10,7 +10,19 @@ from oracles import full, outcome
 from rungs import Wrapped, attempts
 from scenes import DT, LITERAL, each_walker, fingers_scene, predict_scene, random_scenes, reduced, standing_scene, with_contacts
 
-from idyn import LAWS, Consistency, Guess, Options, Selection, State, make_law
+from idyn import (
+    LAWS,
+    Consistency,
+    Flat,
+    Guess,
+    Options,
+    Selection,
+    State,
+    contacts_from_geometry,
+    load_robot,
+    make_law,
+    predict,
+)
 from idyn.certificate.certify import CERTIFIED
 from idyn.laws.law import single
 from idyn.status import STATUSES, Status
@@ -202,6 +214,17 @@ def test_bounded_predictions_replace_no_slip_by_coulomb_where_torque_is_too_larg
             np.testing.assert_array_equal(answer.tau, unbounded.tau)
         assert solve(scene, "convex", bounded).law == "convex"
     assert gave_way > 5
+
+
+def test_a_law_that_needs_no_more_torque_than_coulomb_stays_whatever_rounding_says():
+    robot, q = load_robot("quadruped")
+    weak, demands = robot.variant(tau_max=dict.fromkeys(robot.joint_names, 0.05)), np.random.default_rng(0)
+    contacts = contacts_from_geometry(weak, q, Flat(), margin=0.01)
+    for _ in range(50):
+        demand = 0.1 * demands.standard_normal(weak.na)
+        answer = predict(weak, State(q=q, v=np.zeros(weak.nv)), contacts, demand, law="no-slip", dt=DT)
+        assert answer.torque_excess > 0.1
+        assert (answer.law, answer.status) == ("no-slip", Status.SOLVED)
 
 
 # -- warm starts save work and cannot change an answer -----------------------------------------------------------------
