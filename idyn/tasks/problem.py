@@ -107,37 +107,32 @@ class TaskProblem:
             robot.place(robot.near(at.q))
             placements = robot.placements
         bounds, modes = (self.apart.rows, self.apart.least), (np.empty(n, np.int64), np.zeros((n, 2)))
-        found, out = (np.empty(plan.size), np.empty(robot.na)), outputs(r)
-        values = run_tick(
-            method.finish,
-            plan,
+        results = modes, (np.empty(plan.size), np.empty(robot.na)), outputs(r)
+        given = (
             (at.q, at.v, NOTHING if r.applied is None else r.applied),
             contact_arrays(r.contacts),
             (NO_FORCES, NOTHING) if last is None or r.guess is None else (last, r.guess.tau),
             (robot.joint_angles(at.q), placements, robot.origin),
-            bounds,
-            modes,
-            found,
-            out,
-            limited,
         )
+        values = run_tick(method.finish, plan, given, bounds, results, limited)
         if values[0] == REJECTED:
             return None
         if values[0] >= 0:
             refuse(self.tasks, plan, values[0])
         if plan.filled:
-            self._fill(TaskMotion(robot, at.q, at.v), found[0])
-            values = solve_modes(method.finish, plan, bounds, modes, found, out, limited)
-        return self._solution(values, modes, found, out)
+            self._fill(TaskMotion(robot, at.q, at.v), results[1][0])
+            values = solve_modes(method.finish, plan, bounds, results, limited)
+        return self._solution(values, results)
 
     def solve(self, kinds: Array, directions: Array) -> Solution:
         """Return the solution within the limits for other contact modes. directions: of sliding, 0: unknown (n, 2)"""
-        first, out = self.first, outputs(self.request)
-        modes, found = (kinds.copy(), directions.copy()), (first.block.copy(), np.empty(len(first.q_ddot)))
-        bounds = self.apart.rows, self.apart.least
-        return self._solution(solve_modes(self.method.finish, self.plan, bounds, modes, found, out, True), modes, found, out)
+        first, bounds = self.first, (self.apart.rows, self.apart.least)
+        found = first.block.copy(), np.empty(len(first.q_ddot))
+        results = (kinds.copy(), directions.copy()), found, outputs(self.request)
+        return self._solution(solve_modes(self.method.finish, self.plan, bounds, results, True), results)
 
-    def _solution(self, values: SolvedValues, modes: tuple[Array, Array], found: tuple[Array, Array], out: Out) -> Solution:
+    def _solution(self, values: SolvedValues, results: tuple[tuple[Array, Array], tuple[Array, Array], Out]) -> Solution:
+        modes, found, out = results
         _, k, choice, exact, violated, damped, certified = values
         plan, relaxed = self.plan, tuple[str, ...]()
         active, multipliers = plan.none

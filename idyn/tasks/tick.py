@@ -25,7 +25,12 @@ from idyn.types import Array
 REJECTED = -2
 """Number of a task where the data are malformed; −1: nothing is."""
 
-MODES, APART, SOLUTION = written((Indices, Matrix)), (Matrix, Vector), written((Vector, Vector))
+MODES, APART = written((Indices, Matrix)), (Matrix, Vector)
+GIVEN = (Vector, Vector, Vector), CONTACTS, (Matrix, Vector), (Vector, Matrix, Vector)
+RESULTS = MODES, written((Vector, Vector)), OUT
+
+Given = tuple[Arrays, Arrays, Arrays, Arrays]
+Results = tuple[Pair, Pair, Arrays]
 
 
 SolvedValues = tuple[int, int, int, bool, int, int, bool]
@@ -33,40 +38,18 @@ SolvedValues = tuple[int, int, int, bool, int, int, bool]
 certified as the law's. Returning a named tuple to Python would cost a microsecond."""
 
 
-@entry(
-    Finish,
-    Plan,
-    (Vector, Vector, Vector),
-    CONTACTS,
-    (Matrix, Vector),
-    (Vector, Matrix, Vector),
-    APART,
-    MODES,
-    SOLUTION,
-    OUT,
-    bool,
-)
-def run_tick(
-    f: Finish,
-    plan: Plan,
-    state: Arrays,
-    contacts: Arrays,
-    before: Arrays,
-    bodies: Arrays,
-    apart: Pair,
-    modes: Pair,
-    found: Pair,
-    out: Arrays,
-    limited: bool,
-) -> SolvedValues:
+@entry(Finish, Plan, GIVEN, APART, RESULTS, bool)
+def run_tick(f: Finish, plan: Plan, given: Given, apart: Pair, results: Results, limited: bool) -> SolvedValues:
     """Run one tick for the intended modes; without its solution if Python fills equations. Return `SolvedValues`.
 
-    state: (q, v, applied force (nv) or (0)); contacts: see `idyn.terms.inputs.CONTACTS`
-    before: forces of the last tick in the world (n, 3), or (0, 3), and its torques (na), or (0)
-    bodies: (angles of the actuated joints (na), placements (njoints, 12), origin (3)); apart, limited: see `limits_of`
-    modes: (kinds of the contact modes (n), directions of sliding, of zeros (n, 2)); found: (block of `Equations`, q̈ (na))
-    out: of the prediction, filled if the forces are verified (p (3n), contact forces (n, 3), v⁺ (nv), τ (na))
+    given: (q, v, applied force (nv) or (0)); contacts, see `idyn.terms.inputs.CONTACTS`; forces of the last tick in the world
+        (n, 3), or (0, 3), and its torques (na), or (0); (angles of the actuated joints (na), placements (njoints, 12), origin
+        (3))
+    results: (kinds of the contact modes (n), directions of sliding, of zeros (n, 2)); (block of `Equations`, q̈ (na)); of the
+        prediction, filled if the forces are verified (p (3n), contact forces (n, 3), v⁺ (nv), τ (na))
+    apart, limited: see `limits_of`
     """
+    (state, contacts, before, bodies), (modes, found, _) = given, results
     d, (force, tau) = f.problem.dynamics, before
     d.given.midway, d.given.contact_drift = False, d.given.drift
     if not read_given(d.given, state, contacts, force):
@@ -79,13 +62,14 @@ def run_tick(
     malformed = begin(d, plan, bodies, found[0], modes[0])
     if malformed >= 0 or plan.filled:
         return malformed, 0, 0, True, 0, 0, False
-    return solve_modes(f, plan, apart, modes, found, out, limited)
+    return solve_modes(f, plan, apart, results, limited)
 
 
-@entry(Finish, Plan, APART, MODES, SOLUTION, OUT, bool)
-def solve_modes(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Pair, out: Arrays, limited: bool) -> SolvedValues:
+@entry(Finish, Plan, APART, RESULTS, bool)
+def solve_modes(f: Finish, plan: Plan, apart: Pair, results: Results, limited: bool) -> SolvedValues:
     """Solve the tick of `run_tick` for some contact modes, whose directions of sliding are computed where all are 0."""
-    (kinds, directions), (block, q_ddot), d = modes, found, f.problem.dynamics
+    (modes, (block, q_ddot), out), d = results, f.problem.dynamics
+    kinds, directions = modes
     a, friction, slides, known = d.given.model.a, stack_array(directions.shape), False, False
     for i in range(len(kinds)):
         slides = slides or kinds[i] == SLIDE
