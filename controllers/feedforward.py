@@ -141,7 +141,7 @@ class Predictive(FeedForward):
 
     def reset(self) -> None:
         self._guess: Guess | None = None
-        self._completed: tuple[tuple[TaskStack, PostureTask, tuple[str, ...]], TaskStack, str] | None = None
+        self._completed: tuple[tuple[object, ...], TaskStack, str] | None = None  # the last stack for `predict_tasks`
         if self._sensed is not None:
             self._sensed.reset()
 
@@ -206,9 +206,10 @@ class Predictive(FeedForward):
     def _of_tasks(self, at: Kinematics, contacts: ContactSet, target: Target, options: Options) -> Forecast:
         """Return the torque that realises the tasks of the target."""
         assert target.tasks is not None
-        given, kept = (*target.tasks, contacts.keys), self._completed
-        if kept is None or given[0] is not kept[0][0] or given[1] is not kept[0][1] or given[2] != kept[0][2]:
-            self._completed = kept = given, *complete(target.tasks[0], contacts, target.tasks[1], self._speed)
+        (asked, posture), kept = target.tasks, self._completed
+        given = [*asked.tasks, posture], dict(asked.modes), asked.limits, contacts.keys  # tasks are equal if they are the same
+        if kept is None or given != kept[0]:
+            self._completed = kept = given, *complete(asked, contacts, posture, self._speed)
         _, stack, absent = kept
         try:
             answer = predict_tasks(

@@ -156,13 +156,11 @@ class TargetMotion:
                 if j is not None and not isinstance(task, ContactTask) and _is_blended(task):
                     self._ways[i] = before._next(j, task, elapsed)
         # arrays into which `at` writes the targets that move
-        given = [{name: np.array(value, np.float64) for name, value in self._moving(i, 0.0).items()} for i in self._all()]
-        self._arrays = given
-        tasks = [msgspec.structs.replace(task, **own) for task, own in zip(stack.tasks, given, strict=True)]
+        self._arrays = [
+            {name: np.array(value, np.float64) for name, value in self._moving(i, 0.0).items()} for i in range(len(stack.tasks))
+        ]
+        tasks = [msgspec.structs.replace(task, **own) for task, own in zip(stack.tasks, self._arrays, strict=True)]
         self._now = msgspec.structs.replace(stack, tasks=tasks)
-
-    def _all(self) -> range:
-        return range(len(self.stack.tasks))
 
     def _next(self, j: int, task: Any, elapsed: float) -> dict[str, Transition]:
         """Return the transitions to a task from the same task of this command."""
