@@ -45,8 +45,7 @@ class Active(NamedTuple):
     N: Array  # rows on the errors, of unit length on the coordinates (Q, D)
     sizes: Array  # squared lengths of the terms of N in each level, before they cancel (Q, T)
     c: Array  # (Q)
-    B: Array  # staircase (Q, D), and transposed (D, Q)
-    across: Array
+    B: Array  # staircase (Q, D)
     C: Array  # (Q, Q)
     level: Array  # where a row ends, −1: slacks (Q)
     beta: Array  # β (Q)
@@ -66,7 +65,13 @@ def join(s: Active, q: int) -> float:
         first, last = s.ends[level - 1] if level > 0 else 0, s.ends[level]
         before = max(dot(b[first:last], b[first:last]), s.sizes[q, level])
         for _ in range(2):
-            _remove(s, q, level, (first, last))
+            for k in range(q):
+                if s.level[k] == level:
+                    part = dot(b[first:last], s.B[k, first:last])
+                    if soft > 0.0:
+                        part += soft * dot(coefficients[: k + 1], s.C[k, : k + 1])
+                    axpy(-part, s.B[k, :last], b[:last])
+                    axpy(-part, s.C[k, : k + 1], coefficients[: k + 1])
         square = dot(b[first:last], b[first:last])
         if soft > 0.0:
             square += soft * dot(coefficients, coefficients)
@@ -84,30 +89,10 @@ def join(s: Active, q: int) -> float:
 
 
 @compiled
-def _remove(s: Active, q: int, level: int, span: tuple[int, int]) -> None:
-    """Remove from row q its parts along the rows before it that end at a level. span: of its errors
-
-    All parts are taken from the same row: what rounding leaves goes in a second round. Their sums run side by side.
-    """
-    (first, last), b, parts, soft = span, s.B[q], stack_array(q), s.soft[0]
-    fill(parts, 0.0)
-    for i in range(first, last):
-        axpy(b[i], s.across[i, :q], parts)
-    for k in range(q):
-        if soft > 0.0:
-            parts[k] += soft * dot(s.C[q, : k + 1], s.C[k, : k + 1])
-    for k in range(q):
-        if s.level[k] == level:
-            axpy(-parts[k], s.B[k, :last], b[:last])
-            axpy(-parts[k], s.C[k, : k + 1], s.C[q, : k + 1])
-
-
-@compiled
 def _scale_row(s: Active, q: int, level: int, square: float) -> None:
     share = 1.0 / np.sqrt(square)
     for i in range(s.B.shape[1]):
         s.B[q, i] *= share
-        s.across[i, q] = s.B[q, i]
     for k in range(q + 1):
         s.C[q, k] *= share
     s.level[q] = level
@@ -279,7 +264,6 @@ def no_rows(pool: Pool, D: int, ends: Array, most: int, soft: float) -> Active:
         matrix(pool, most, T),
         vector(pool, most),
         matrix(pool, most, D),
-        matrix(pool, D, most),
         zero_matrix(pool, most, most),
         indices(pool, most),
         vector(pool, most),
