@@ -108,7 +108,7 @@ def native(kernel: Any, kinds: tuple[Any, ...]) -> Callable[..., Any]:
 
         return refused
     program = np.array([ctypes.cast(library[symbol], ctypes.c_void_p).value, *signature(kinds)], np.int64).tobytes()
-    return bind((program, ArrayRecord, _kind(results[symbol]), f"{kernel.__name__}: expected {kinds}", kernel))
+    return bind((program, ArrayRecord, np.ndarray, _kind(results[symbol]), f"{kernel.__name__}: expected {kinds}", kernel))
 
 
 def _kind(found: Any) -> Any:

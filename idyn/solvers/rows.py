@@ -6,7 +6,7 @@ import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.records import Matrix, Vector, written
-from idyn.solvers.linalg import fill
+from idyn.solvers.linalg import axpy, fill, long_dot
 from idyn.types import Array
 
 NEGLIGIBLE = 1e-9  # a row is dependent if its remaining part is at most this share of the longest row
@@ -15,12 +15,7 @@ NEGLIGIBLE = 1e-9  # a row is dependent if its remaining part is at most this sh
 @compiled
 def _mirror(h: Array, first: int, x: Array) -> None:
     """x ← x − 2 h (hᵀ x), for a reflector h that is zero before `first`."""
-    s = 0.0
-    for j in range(first, len(x)):
-        s += h[j] * x[j]
-    s *= 2.0
-    for j in range(first, len(x)):
-        x[j] -= s * h[j]
+    axpy(-2.0 * long_dot(h[first:], x[first:]), h[first:], x[first:])
 
 
 @compiled

@@ -29,7 +29,8 @@ class Held(NamedTuple):
     """Held motion of one tick: m unknowns ζ and λ. The unactuated rows of the forces are P (ζ, λ) = L Q (ζ, λ), its rows in the
     order `order`; the first r are independent."""
 
-    columns: Array  # of B, of unit length, as rows; those of λ are zero (m, 3n)
+    columns: Array  # of B, of unit length: their parts on the contact `of` (m, 3)
+    of: Array  # contact of each column, −1: closure (m)
     P: Array  # L, transposed (m, nu)
     Q: Array  # reflectors of Q (nu, m)
     order: Array  # (r)
@@ -43,8 +44,9 @@ def hold(d: Dynamics, pool: Pool, kinds: Array, friction: Array) -> Held:
     """Return the held motion. kinds: of the contact modes (n); friction: per normal force of contacts that slide (n, 2)"""
     g = d.given
     u, a, nu, na, m = g.model.u, g.model.a, len(g.model.u), len(g.model.a), count_columns(d, kinds)
-    columns, P, Q, place = zero_matrix(pool, m, len(d.J)), zero_matrix(pool, m, nu), matrix(pool, nu, m), stack_array(nu)
-    _fill_columns(d, (kinds, friction), columns, P)
+    columns, of, P, Q = zero_matrix(pool, m, 3), indices(pool, m), zero_matrix(pool, m, nu), matrix(pool, nu, m)
+    place = stack_array(nu)
+    _fill_columns(d, (kinds, friction), (columns, of), P)
     for i in range(nu):
         place[i] = i
     rank = reduce_rows(P, place, (0, nu), Q, 0, 0.0)
@@ -68,7 +70,7 @@ def hold(d: Dynamics, pool: Pool, kinds: Array, friction: Array) -> Held:
                 row[nu + j] += z[k, i] * g.M[u[i], a[j]]
     base = zero_matrix(pool, nu, na + 1)
     used = _eliminate(held, base)
-    return Held(columns, P, Q, order[:rank], base, held[used:, nu:], bias)
+    return Held(columns, of, P, Q, order[:rank], base, held[used:, nu:], bias)
 
 
 @compiled
@@ -105,7 +107,8 @@ def fill_forces(held: Held, load: Array, inner: Array, force: Array) -> None:
     unreflect(held.Q, r, at)
     fill(force, 0.0)
     for k in range(m):
-        axpy(at[k], held.columns[k], force)
+        if held.of[k] >= 0:
+            axpy(at[k], held.columns[k], force[3 * held.of[k] : 3 * held.of[k] + 3])
 
 
 @compiled
@@ -113,11 +116,8 @@ def fill_factors(held: Held, row: Array, push: Array, inner: Array) -> float:
     """Fill the factors of a row on f (3n): of the unactuated rows (nu) and of i (m − r). Return its length on ζ."""
     (m, _), r = held.P.shape, len(held.order)
     at = stack_array(m)
-    fill(at, 0.0)
-    for i in range(len(row)):
-        if row[i] != 0.0:
-            for c in range(m):
-                at[c] += row[i] * held.columns[c, i]
+    for c in range(m):
+        at[c] = dot(held.columns[c], row[3 * held.of[c] : 3 * held.of[c] + 3]) if held.of[c] >= 0 else 0.0
     length = np.sqrt(dot(at, at))
     reflect(held.Q, r, at)
     copy(at[r:], inner)
@@ -146,27 +146,28 @@ def count_columns(d: Dynamics, kinds: Array) -> int:
 
 
 @compiled
-def _fill_columns(d: Dynamics, contact: tuple[Array, Array], columns: Array, P: Array) -> None:
-    """Fill the columns of B, of unit length, as rows (m, 3n), and Pᵀ (m, nu), both of zeros."""
-    (kinds, friction), u, c = contact, d.given.model.u, 0
+def _fill_columns(d: Dynamics, contact: tuple[Array, Array], B: tuple[Array, Array], P: Array) -> None:
+    """Fill the columns of B, see `Held`, and Pᵀ (m, nu); both are zeros."""
+    (kinds, friction), (columns, of), u, c = contact, B, d.given.model.u, 0
     for i in range(len(kinds)):
         if kinds[i] == OPEN:
             continue
         if sticks(d, kinds, i):
             for r in range(3):
-                columns[c, 3 * i + r] = 1.0
+                columns[c, r], of[c] = 1.0, i
                 for j in range(len(u)):
                     P[c, j] = d.J[3 * i + r, u[j]]
                 c += 1
         else:
             s, t = friction[i]
             length = np.sqrt(1.0 + s * s + t * t)
-            columns[c, 3 * i], columns[c, 3 * i + 1], columns[c, 3 * i + 2] = s / length, t / length, 1.0 / length
+            columns[c, 0], columns[c, 1], columns[c, 2], of[c] = s / length, t / length, 1.0 / length, i
             for r in range(3):
                 for j in range(len(u)):
-                    P[c, j] += d.J[3 * i + r, u[j]] * columns[c, 3 * i + r]
+                    P[c, j] += d.J[3 * i + r, u[j]] * columns[c, r]
             c += 1
     for k in range(len(d.G)):
+        of[c + k] = -1
         for j in range(len(u)):
             P[c + k, j] = d.G[k, u[j]]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import axpy, dot, fill
+from idyn.solvers.linalg import axpy, dot, fill, long_dot
 from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix, zeros
 from idyn.solvers.rows import NEGLIGIBLE, reduce_rows
 from idyn.tasks.held import Held, fill_factors
@@ -113,7 +113,7 @@ def _damp(L: Array, beta: Array, scales: Array, level_of: Array, singular: float
     """
     count, c = 0, stack_array(len(level_of))
     for j in range(len(level_of)):
-        left, l, least = beta[j] - dot(L[j, :j], c[:j]), abs(L[j, j]), singular * scales[level_of[j]]
+        left, l, least = beta[j] - long_dot(L[j, :j], c[:j]), abs(L[j, j]), singular * scales[level_of[j]]
         if l < least < np.inf:
             damped = np.sqrt(l * l + 0.25 * (least * least - l * l))
             beta[j] -= (1.0 - l / damped) * left

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import axpy, copy, dot, fill
+from idyn.solvers.linalg import axpy, copy, dot, fill, long_dot
 from idyn.solvers.rows import reflect, unreflect
 from idyn.tasks.held import OPEN, STICK, Closing, Held, fill_factors, fill_forces, solve_base
 from idyn.tasks.levels import Levels
@@ -229,4 +229,4 @@ def _fill_torque(d: Dynamics, closed: Closing, motion: Array, answer: Answer) ->
         for i in range(len(u)):
             moved[u[i]] += closes[c] * closed.moved[c, i]
     for k in range(len(a)):
-        answer.torque[k] = dot(g.M[a[k]], moved) - push[a[k]]
+        answer.torque[k] = long_dot(g.M[a[k]], moved) - push[a[k]]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import axpy, dot, fill, forward
+from idyn.solvers.linalg import dot, fill, long_dot
 from idyn.solvers.pool import Pool, empty, vector, zeros
 from idyn.tasks.held import Closing, Held, closing, hold
 from idyn.tasks.levels import Levels, Tasks, levels_of
@@ -116,9 +116,11 @@ def _fill_errors_row(levels: Levels, g: Array, length: float, s: Active) -> None
     for j in range(len(g) - 1, -1, -1):
         g[j] /= L[j, j]
         terms[j] /= abs(L[j, j])
-        axpy(-g[j], L[j, :j], g[:j])
+        row, factor = L[j], g[j]
         for k in range(j):
-            terms[k] += abs(g[j] * L[j, k])
+            term = factor * row[k]
+            g[k] -= term
+            terms[k] += abs(term)
         level, place = 0, levels.place[j]
         while s.ends[level] <= place:
             level += 1
@@ -133,7 +135,7 @@ def _fill_answer(d: Dynamics, tick: Tick, e: Array, stretch: Array, answer: Answ
     levels, c = tick.levels, stack_array(len(e))
     for j in range(len(c)):
         c[j] = e[levels.place[j]] * stretch[levels.place[j]] + levels.beta[j]
-    forward(levels.L, c)
+        c[j] = (c[j] - long_dot(levels.L[j, :j], c[:j])) / levels.L[j, j]
     fill_answer(d, tick.held, levels, tick.closed, c, answer)
     fill_slacks(d, tick.limits, answer, slacks)
 
@@ -215,7 +217,7 @@ def _descend(d: Dynamics, tick: Tick, s: Active, answer: Answer, room: Array, ta
             return True
         if not _add_row(d, tick, s, worst, room):
             return False
-        turns += admit(s, s.c[s.size[0]] - dot(s.N[s.size[0]], s.e))
+        turns += admit(s, s.c[s.size[0]] - long_dot(s.N[s.size[0]], s.e))
     return False
 
 

@@ -79,9 +79,9 @@ def predict_tasks(
     problem = TaskProblem(request, stack, limited=law.holds_still)
     candidates, passes = _candidates(problem)
     best = candidates[0] if len(candidates) == 1 else _best(problem, candidates)
-    at, solution, rho = problem.state, best.solution, problem.method.problem.dynamics.given.rho
+    at, solution = problem.state, best.solution
     before = msgspec.structs.replace(problem.request, state=State(q=at.q.copy(), v=at.v.copy()))
-    differences = partial(_differences, best, law, rho)
+    differences = partial(_differences, best, before)
     return TaskPrediction(
         prediction=best.answer,
         q_ddot=solution.q_ddot,
@@ -161,9 +161,9 @@ def _feasible(options: Options) -> Options:
     )
 
 
-def _differences(best: Pass, law: Law, rho: float) -> tuple[str, ...]:
+def _differences(best: Pass, request: Request) -> tuple[str, ...]:
     """Return why a prediction may differ from the solution of the tasks, in words."""
-    answer, words, found = best.answer, ("opens", "slides", "sticks"), []
+    answer, law, words, found = best.answer, request.law, ("opens", "slides", "sticks"), []
     for key, here, there in zip(answer.keys, best.solution.kinds.tolist(), best.predicted.tolist(), strict=True):
         if here != there:
             found.append(f"the law predicts that contact {key} {words[there]}")
@@ -173,7 +173,7 @@ def _differences(best: Pass, law: Law, rho: float) -> tuple[str, ...]:
         found.append("no contact forces realise the demand")
     if not law.sticks:
         found.append(f"contacts creep under the law '{law.name}'")
-    if not found and rho == 0.0:
+    if not found and (request.guess is None or request.options.ground.memory == 0.0):
         found.append("the law predicts other forces or directions of sliding")
     return tuple(found)
 

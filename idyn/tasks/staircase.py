@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import axpy, copy, dot, fill
+from idyn.solvers.linalg import axpy, copy, dot, fill, long_dot
 from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix, zeros
 from idyn.types import Array
 
@@ -63,19 +63,21 @@ def join(s: Active, q: int) -> float:
     coefficients[q] = 1.0
     for level in range(len(s.ends) - 1, -1, -1):
         first, last = s.ends[level - 1] if level > 0 else 0, s.ends[level]
-        before = max(dot(b[first:last], b[first:last]), s.sizes[q, level])
-        for _ in range(2):
+        whole, square = dot(b[first:last], b[first:last]), 0.0
+        for _ in range(2):  # once more where much cancels
             for k in range(q):
                 if s.level[k] == level:
-                    part = dot(b[first:last], s.B[k, first:last])
+                    part = long_dot(b[first:last], s.B[k, first:last])
                     if soft > 0.0:
                         part += soft * dot(coefficients[: k + 1], s.C[k, : k + 1])
                     axpy(-part, s.B[k, :last], b[:last])
                     axpy(-part, s.C[k, : k + 1], coefficients[: k + 1])
-        square = dot(b[first:last], b[first:last])
-        if soft > 0.0:
-            square += soft * dot(coefficients, coefficients)
-        if square > INDEPENDENT * INDEPENDENT * before:
+            square = dot(b[first:last], b[first:last])
+            if soft > 0.0:
+                square += soft * dot(coefficients, coefficients)
+            if square > 0.25 * whole:
+                break
+        if square > INDEPENDENT * INDEPENDENT * max(whole, s.sizes[q, level]):
             _scale_row(s, q, level, square)
             return square
         fill(b[first:last], 0.0)
@@ -111,7 +113,7 @@ def _settle(s: Active) -> None:
         _correct(s, rest)
         left, largest = 0.0, 0.0
         for k in range(q):
-            rest[k] = s.c[k] - dot(s.N[k], s.e) - s.missed[k]
+            rest[k] = s.c[k] - long_dot(s.N[k], s.e) - s.missed[k]
             left, largest = max(left, abs(rest[k])), max(largest, abs(s.c[k]))
         if left <= ROUNDING * largest:
             break
@@ -128,9 +130,7 @@ def _correct(s: Active, rest: Array) -> None:
         for k in range(q):
             if s.level[k] != level:
                 continue
-            value, size = -dot(s.B[k, :first], e[:first]), 0.0
-            for i in range(first):
-                size += abs(s.B[k, i] * e[i])
+            value, size = _sum(s.B[k, :first], e[:first])
             for j in range(k + 1):
                 value += s.C[k, j] * (rest[j] - (missed[j] if level >= 0 else 0.0))
                 size += abs(s.C[k, j] * rest[j])
@@ -148,18 +148,62 @@ def _correct(s: Active, rest: Array) -> None:
 
 
 @compiled
+def _sum(b: Array, e: Array) -> tuple[float, float]:
+    """Return −b · e, and the sum of the sizes of its terms; by two sums side by side, see `long_dot`."""
+    value, size, other, others, half = 0.0, 0.0, 0.0, 0.0, len(b) // 2
+    for i in range(half):
+        one, two = b[i] * e[i], b[half + i] * e[half + i]
+        value, size, other, others = value - one, size + abs(one), other - two, others + abs(two)
+    last = b[2 * half] * e[2 * half] if 2 * half < len(b) else 0.0
+    return value + other - last, size + others + abs(last)
+
+
+@compiled
 def _leave(s: Active, k: int) -> None:
-    """Remove row k."""
-    q = s.size[0] - 1
-    for row in range(k, q):
-        s.numbers[row], s.c[row] = s.numbers[row + 1], s.c[row + 1]
-        for i in range(s.N.shape[1]):
-            s.N[row, i] = s.N[row + 1, i]
-        for level in range(len(s.ends)):
-            s.sizes[row, level] = s.sizes[row + 1, level]
+    """Remove row k. Rows behind it that contain it are freed of it one by one by what is left of it, (b, c): those of its level
+    by a rotation; a row that ends above takes its place, and is what is left from there on."""
+    q, level, b, c = s.size[0] - 1, s.level[k], stack_array(s.B.shape[1]), stack_array(len(s.c))
+    fill(c, 0.0)
+    copy(s.B[k], b)
+    copy(s.C[k, : k + 1], c[: k + 1])
+    sound = True
+    for j in range(k + 1, q + 1):
+        part, own = s.C[j, k], s.C[j, : j + 1]
+        if part == 0.0:
+            continue
+        if s.level[j] > level:
+            axpy(-part / c[k], b, s.B[j])
+            axpy(-part / c[k], c[: j + 1], own)
+        elif s.level[j] == level:
+            length = np.sqrt(c[k] * c[k] + part * part)
+            _combine(b, s.B[j], c[k] / length, part / length)
+            _combine(c[: j + 1], own, c[k] / length, part / length)
+        else:
+            square = part / (c[k] * own[j])
+            sound = sound and square * square > INDEPENDENT * INDEPENDENT * s.sizes[j, level]
+            factor = c[k] / part
+            for i in range(len(b)):
+                b[i], s.B[j, i] = s.B[j, i], b[i] - factor * s.B[j, i]
+            for i in range(j + 1):
+                c[i], own[i] = own[i], c[i] - factor * own[i]
+            level, s.level[j] = s.level[j], level
     s.size[0] = q
     for row in range(k, q):
+        s.numbers[row], s.c[row], s.level[row] = s.numbers[row + 1], s.c[row + 1], s.level[row + 1]
+        copy(s.N[row + 1], s.N[row])
+        copy(s.sizes[row + 1], s.sizes[row])
+        copy(s.B[row + 1], s.B[row])
+        copy(s.C[row + 1, :k], s.C[row, :k])
+        copy(s.C[row + 1, k + 1 : row + 2], s.C[row, k : row + 1])
+    for row in range(q if sound else k, q):
         join(s, row)
+
+
+@compiled
+def _combine(b: Array, row: Array, x: float, y: float) -> None:
+    """Rotate: b ← x b + y row, row ← x row − y b."""
+    for i in range(len(b)):
+        b[i], row[i] = x * b[i] + y * row[i], x * row[i] - y * b[i]
 
 
 @compiled

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
+import numpy as np
 
 from idyn.library.build.sources import PACKAGES
 from idyn.library.c.header import header
@@ -89,7 +90,7 @@ def write_libraries(objects: list[bytes], table: dict[str, Any]) -> None:
         link, python = ["-Wl,-s", "-Wl,-z,defs", f"-Wl,--version-script={work / 'visible.map'}", "-lm"], ["-Wl,-s"]
         if sys.platform == "darwin":
             link, python = ["-lm"], ["-undefined", "dynamic_lookup"]
-        include = [f"-I{work}", f"-I{sysconfig.get_path('include')}"]
+        include = [f"-I{work}", f"-I{sysconfig.get_path('include')}", f"-I{np.get_include()}"]
         command = [*compiler(), "-O2", "-ffp-contract=off", "-fPIC", "-shared", *include]
         sources = [C / "runtime.c", C / "idyn.c", work / "table.c", *sorted(work.glob("*.o"))]
         subprocess.run([*command, *sources, *link, "-o", work / "libidyn.so"], check=True)
