@@ -23,6 +23,9 @@ from idyn.types import Array
 INDEPENDENT = 1e-9
 """Share of its part in a level below which what remains of a row is rounding."""
 
+CANCELS = 1e-3
+"""Share below which so much of a row cancels that it is orthogonalised anew rather than rotated."""
+
 SOFT, STEP = 1e-4, 10.0
 """Where the turns do not suffice, as limits nearly contradict each other, all levels are one: cost of the first one's errors
 relative to that of slacks, and the ratio of the units of neighbouring levels."""
@@ -75,7 +78,7 @@ def join(s: Active, q: int) -> float:
             square = dot(b[first:last], b[first:last])
             if soft > 0.0:
                 square += soft * dot(coefficients, coefficients)
-            if square > 0.25 * whole:
+            if square > 0.25 * max(whole, s.sizes[q, level]):
                 break
         if square > INDEPENDENT * INDEPENDENT * max(whole, s.sizes[q, level]):
             _scale_row(s, q, level, square)
@@ -180,7 +183,7 @@ def _leave(s: Active, k: int) -> None:
             _combine(c[: j + 1], own, c[k] / length, part / length)
         else:
             square = part / (c[k] * own[j])
-            sound = sound and square * square > INDEPENDENT * INDEPENDENT * s.sizes[j, level]
+            sound = sound and square * square > CANCELS * CANCELS * s.sizes[j, level]
             factor = c[k] / part
             for i in range(len(b)):
                 b[i], s.B[j, i] = s.B[j, i], b[i] - factor * s.B[j, i]
