@@ -25,7 +25,7 @@ from idyn.tasks.limits import (
     of_forces,
 )
 from idyn.tasks.plan import Equations, Plan, limits_of
-from idyn.tasks.staircase import SOFT, Active, admit, join, no_rows, restore
+from idyn.solvers.staircase import SOFT, Active, admit, join, no_rows, restore
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
