@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from controllers.config.loading import Kind, NonNegative, Positive, Settings
 from idyn.contact.ground import Ground
-from idyn.contact.terrain import Flat, FrictionMap, Heightmap, Planar, Plane, Slope, Stairs, Terrain, hills
+from idyn.contact.terrain import Boxes, Flat, FrictionMap, Heightmap, Planar, Plane, Slope, Stairs, Terrain, hills
 from idyn.errors import ConfigError
 
 
@@ -180,6 +180,25 @@ class StairsSettings(TerrainSettings, frozen=True, tag="stairs"):
         return Stairs(self.start, self.depth, self.rise, self.steps, ground, self._friction(where))
 
 
+class Box(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A box along the axes of the world."""
+
+    center: tuple[float, float, float] = (1.0, 0.0, 0.5)  # [m]
+    size: tuple[Positive, Positive, Positive] = (0.2, 2.0, 1.0)  # [m]
+
+
+class BoxesSettings(TerrainSettings, frozen=True, tag="boxes"):
+    """Level ground with boxes, such as walls and tables."""
+
+    boxes: tuple[Box, ...] = (Box(),)
+
+    def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:
+        center, size = (np.array([getattr(box, name) for box in self.boxes]).reshape(-1, 3) for name in ("center", "size"))
+        if not np.isfinite([center, size]).all():
+            raise ConfigError(f"{where}.boxes", "expected finite numbers")
+        return Boxes(np.stack([center - size / 2, center + size / 2], axis=1), ground, self._friction(where))
+
+
 class HeightmapSettings(TerrainSettings, frozen=True, tag="heightmap"):
     """Hilly ground; by default that of the paper."""
 
@@ -221,7 +240,7 @@ class HeightmapSettings(TerrainSettings, frozen=True, tag="heightmap"):
             raise ConfigError(f"{where}.hills", f"expected ≤ {most} at this side and resolution, got {self.hills}")
 
 
-AnyTerrain = StandingSettings | FlatSettings | SlopeSettings | StairsSettings | HeightmapSettings
+AnyTerrain = StandingSettings | FlatSettings | SlopeSettings | StairsSettings | BoxesSettings | HeightmapSettings
 """Type of `[contact.terrain]` in a controller's file and of `[robot.ground.terrain]` in an experiment's."""
 
 

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from idyn.library.kernels import compiled, entry
-from idyn.library.records import Matrix, Vector, written
+from idyn.library.records import Cube, Matrix, Vector, written
 from idyn.solvers.linalg import scale
 from idyn.types import Array
 
@@ -102,6 +102,29 @@ class Stairs:
         return heights
 
 
+class Boxes:
+    """Level ground with boxes along the axes of the world, such as walls and tables.
+
+    boxes: least and largest x, y, z of each [m] (k, 2, 3); height: of the ground [m]
+    A sphere that touches several of these surfaces at the same time has one contact only, with the nearest.
+    """
+
+    def __init__(self, boxes: Array, height: float = 0.0, friction: FrictionMap | None = None) -> None:
+        self.friction, self._boxes, self._ground = friction, np.ascontiguousarray(boxes, np.float64), height
+
+    def query(self, points: Array) -> tuple[Array, Array]:
+        distances, normals = empty_distances(points)
+        _query_boxes(points, self._boxes, self._ground, (distances, normals))
+        return distances, normals
+
+    def height(self, points: Array) -> Array:
+        """Return the height of the surface at the x and y of `points` (n, 3) [m] (n)."""
+        least, largest = self._boxes[:, None, 0], self._boxes[:, None, 1]
+        inside = ((least[..., :2] <= points[:, :2]) & (points[:, :2] <= largest[..., :2])).all(axis=2)
+        heights: Array = np.where(inside, largest[..., 2], self._ground).max(axis=0, initial=self._ground)
+        return heights
+
+
 DROPS, LANDED = 20, 1e-6  # search for the ground below a point: largest number of iterations, tolerance [m]
 
 
@@ -128,6 +151,30 @@ def empty_distances(points: Array) -> tuple[Array, Array]:
     """Return uninitialised arrays for distances (n) and normals (n, 3), to be filled by compiled code: filling an array costs a
     tenth of returning one."""
     return np.empty(len(points)), np.empty((len(points), 3))
+
+
+@entry(Matrix, Cube, float, written((Vector, Matrix)))
+def _query_boxes(points: Array, boxes: Array, height: float, out: tuple[Array, Array]) -> None:
+    """Fill distances (n) and normals (n, 3) of level ground with boxes for points (n, 3): outside a box to its nearest point,
+    inside to its nearest side."""
+    distances, normals = out
+    for i in range(len(points)):
+        distances[i], normals[i, 0], normals[i, 1], normals[i, 2] = points[i, 2] - height, 0.0, 0.0, 1.0
+        for k in range(len(boxes)):
+            square, inner, side = 0.0, -np.inf, 0
+            for a in range(3):
+                beyond = max(boxes[k, 0, a] - points[i, a], points[i, a] - boxes[k, 1, a])
+                square += max(beyond, 0.0) ** 2
+                if beyond > inner:
+                    inner, side = beyond, a
+            outside = square > AT_SURFACE * AT_SURFACE
+            distance = np.sqrt(square) if outside else inner
+            if distance < distances[i]:
+                distances[i] = distance
+                for a in range(3):
+                    beyond = max(boxes[k, 0, a] - points[i, a], points[i, a] - boxes[k, 1, a])
+                    length = max(beyond, 0.0) / distance if outside else 1.0 if a == side else 0.0
+                    normals[i, a] = length if 2.0 * points[i, a] > boxes[k, 0, a] + boxes[k, 1, a] else -length
 
 
 @entry(Matrix, (float,) * 4, written((Vector, Matrix)))

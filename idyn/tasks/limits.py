@@ -29,7 +29,7 @@ class Limits(NamedTuple):
     most: Array
     apart: Array  # rows on v̇ of distances between links, and their least values: see `idyn.tasks.modes.LinkDistances`
     nearest: Array
-    least: Array  # least normal force, in one element
+    least: Array  # least normal force [N], and the share of `TaskLimits.pressure_margin` (2)
 
 
 class Answer(NamedTuple):
@@ -56,10 +56,14 @@ def of_forces(limits: Limits, number: int) -> bool:
 @compiled
 def fill_slacks(d: Dynamics, limits: Limits, answer: Answer, out: Array) -> None:
     """Fill the slack of each limit in units of `limit_size`; ∞ where the modes set none."""
-    corners, a, number, least = limits.corners, d.given.model.a, 0, limits.least[0]
+    corners, a, number, least, weights = limits.corners, d.given.model.a, 0, limits.least[0], stack_array(len(limits.kinds))
     for i in range(len(limits.kinds)):
         s, t, normal, reach = answer.force[3 * i], answer.force[3 * i + 1], answer.force[3 * i + 2], limits.reach[i]
-        out[number] = np.inf if limits.kinds[i] == OPEN else (normal - least) / max(1.0, least)
+        _fill_weights(d, limits, i, weights)
+        pressed = -least
+        for j in range(len(weights)):
+            pressed += weights[j] * answer.force[3 * j + 2]
+        out[number] = np.inf if limits.kinds[i] == OPEN else pressed / max(1.0, least)
         limited = limits.kinds[i] == STICK and 0.0 < reach < np.inf
         for c in range(len(corners)):
             x, y, z = _facet(corners, c)
@@ -75,6 +79,19 @@ def fill_slacks(d: Dynamics, limits: Limits, answer: Answer, out: Array) -> None
         number += 4
     for k in range(len(limits.nearest)):
         out[number + k] = (dot(limits.apart[k], answer.motion) - limits.nearest[k]) / max(1.0, abs(limits.nearest[k]))
+
+
+@compiled
+def _fill_weights(d: Dynamics, limits: Limits, i: int, weights: Array) -> None:
+    """Fill the weights of the normal forces in the least normal force of contact i (n): it bears s/k of those of the k closed
+    contacts of its body, so that the centre of pressure is Σ (s/k + (1 − s) w_j) x_j, w_j ≥ 0, Σ w_j = 1."""
+    count = 0
+    for j in range(len(weights)):
+        weights[j] = 1.0 if limits.kinds[j] != OPEN and d.given.bodies[j] == d.given.bodies[i] else 0.0
+        count += int(weights[j])
+    for j in range(len(weights)):
+        weights[j] *= -limits.least[1] / max(1, count)
+    weights[i] += 1.0
 
 
 @compiled
@@ -108,7 +125,10 @@ def fill_limit(d: Dynamics, limits: Limits, closed: Closing, number: int, rows: 
     if number < len(limits.kinds) * per:
         i, c = number // per, number % per - 1
         if c < 0:
-            by_force[3 * i + 2] = 1.0
+            weights = stack_array(len(limits.kinds))
+            _fill_weights(d, limits, i, weights)
+            for j in range(len(weights)):
+                by_force[3 * j + 2] = weights[j]
             return
         x, y, z = _facet(limits.corners, c)
         by_force[3 * i], by_force[3 * i + 1], by_force[3 * i + 2] = -x, -y, limits.reach[i] * z

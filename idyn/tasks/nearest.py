@@ -11,6 +11,7 @@ import numpy as np
 from idyn.library.kernels import compiled, stack_array
 from idyn.solvers.linalg import dot, fill, long_dot
 from idyn.solvers.pool import Pool, empty, vector, zeros
+from idyn.solvers.staircase import SOFT, Active, admit, join, no_rows, restore
 from idyn.tasks.held import Closing, Held, closing, hold
 from idyn.tasks.levels import Levels, Tasks, levels_of
 from idyn.tasks.limits import (
@@ -25,7 +26,6 @@ from idyn.tasks.limits import (
     of_forces,
 )
 from idyn.tasks.plan import Equations, Plan, limits_of
-from idyn.solvers.staircase import SOFT, Active, admit, join, no_rows, restore
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 

@@ -15,7 +15,7 @@ from idyn.library.kernels import compiled
 from idyn.library.records import ArrayRecord, Flags, Indices, Matrix, Spans, Vector
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, fill
-from idyn.solvers.pool import Pool, vector
+from idyn.solvers.pool import Pool, vector, zeros
 from idyn.tasks.centre import fill_centre
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.frames import body_motion, fill_frame, fill_joints
@@ -123,7 +123,7 @@ class Plan(ArrayRecord):
     fastest: Vector
     most: Vector  # torques [N·m] (na)
     reach: Vector  # friction coefficients that may be used (n)
-    least: Vector  # normal force [N], in one element
+    least: Vector  # normal force [N], and the share of `TaskLimits.pressure_margin` (2)
     share: float  # of the friction coefficients that may be used; ∞: no limit
     braking: float
     acceleration: float
@@ -163,7 +163,7 @@ class Plan(ArrayRecord):
         self.put(spans=np.array(spans, np.int64).reshape(-1, 3))
         bodies, na = len(robot.tree.parents), robot.na
         self.put(velocities=np.zeros((bodies, 6)), biases=np.zeros((bodies, 6)), gravity=robot.bodies.gravity)
-        self.put(last=np.full(na, np.nan), slowest=np.zeros(na), fastest=np.zeros(na), reach=np.zeros(n), least=np.zeros(1))
+        self.put(last=np.full(na, np.nan), slowest=np.zeros(na), fastest=np.zeros(na), reach=np.zeros(n), least=np.zeros(2))
         rows, pushes = self.layout.counts
         size, most = na + 3 * n + rows + pushes + len(robot.closures.keys) * 6 + EXTRA, na + 3 * n + EXTRA
         self.put(modes=np.zeros(n, np.int64), pool=Pool(POOL * size * size, POOL * size))
@@ -181,7 +181,11 @@ class Plan(ArrayRecord):
             return
         self.put(corners=corners_of(law), angles_min=own.q_min, angles_max=own.q_max)
         self.put(most=own.tau_max * limits.torque if limits.torque != 1.0 else own.tau_max, of_joints=limits.joints)
-        self.put(least=np.array([limits.normal_force]), braking=limits.braking, acceleration=limits.acceleration)
+        self.put(
+            least=np.array([limits.normal_force, limits.pressure_margin]),
+            braking=limits.braking,
+            acceleration=limits.acceleration,
+        )
         self.put(speed_max=np.minimum(own.v_max, limits.speed), singular=limits.singular, mass=robot.total_mass)
         self.put(share=np.inf if law.unlimited_friction else 1.0 - limits.friction_margin)
         self.put(round_cones=law.round_cones, verifies=law.holds_still and not robot.closures.keys)
@@ -343,8 +347,8 @@ def limits_of(plan: Plan, kinds: Array, apart: tuple[Array, Array], limited: boo
     limited: whether those of forces and torques hold"""
     reach, most, least = plan.reach, plan.most, plan.least
     if not limited:
-        reach, most, least = vector(plan.pool, len(reach)), vector(plan.pool, len(most)), vector(plan.pool, 1)
+        reach, most, least = vector(plan.pool, len(reach)), vector(plan.pool, len(most)), zeros(plan.pool, 2)
         fill(reach, np.inf)
         fill(most, np.inf)
-        fill(least, -np.inf)
+        least[0] = -np.inf
     return Limits(kinds, plan.corners, reach, plan.slowest, plan.fastest, most, apart[0], apart[1], least)

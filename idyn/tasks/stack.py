@@ -36,6 +36,8 @@ class TaskLimits(Record, frozen=True):
 
     friction_margin: share of the friction coefficient that is not used, in [0, 1)
     normal_force: least normal force of contacts that stick or slide [N]
+    pressure_margin: share by which the area is smaller, in [0, 1), in which the centre of pressure of each body's contacts
+        stays, about their mean: 0: their whole polygon, such as a sole
     torque: share of the robot's torque limits that may be used; inf: no limit
     joints: whether position and velocity limits of the robot's joints hold
     braking: deceleration that is reserved for stopping at position limits [rad/s²]
@@ -48,6 +50,7 @@ class TaskLimits(Record, frozen=True):
 
     friction_margin: float = 0.05
     normal_force: float = 1.0
+    pressure_margin: float = 0.0
     torque: float = 1.0
     joints: bool = True
     braking: float = 100.0
@@ -57,12 +60,11 @@ class TaskLimits(Record, frozen=True):
     self_collision: SelfCollision | None = None
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.friction_margin < 1.0:
-            raise InputError("limits.friction_margin", f"expected a number in [0, 1), got {self.friction_margin!r}")
+        for name in ("friction_margin", "pressure_margin", "singular"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise InputError(f"limits.{name}", f"expected a number in [0, 1), got {getattr(self, name)!r}")
         if not 0.0 <= self.normal_force < np.inf:
             raise InputError("limits.normal_force", f"expected a finite number ≥ 0, got {self.normal_force!r}")
-        if not 0.0 <= self.singular < 1.0:
-            raise InputError("limits.singular", f"expected a number in [0, 1), got {self.singular!r}")
         for name in ("torque", "acceleration", "speed", "braking"):
             if not getattr(self, name) > 0.0:
                 raise InputError(f"limits.{name}", f"expected a number > 0, got {getattr(self, name)!r}")

@@ -132,6 +132,11 @@ def test_a_configuration_is_loaded_by_path_and_a_urdf_beside_it_is_found(tmp_pat
     ({"contact__terrain": '{ kind = "stairs", friction = {seed = -3} }'}, "contact.terrain.friction.seed", "contact.terrain"),
     ({"contact__terrain": '{ kind = "hills" }'}, "contact.terrain.kind", "contact.terrain"),
     ({"contact__terrain": '{ kind = "stairs", rise = 0 }'}, "contact.terrain.rise", "contact.terrain"),
+    (
+        {"contact__terrain": '{ kind = "boxes", boxes = [{ center = [inf, 0.0, 0.0] }] }'},
+        "contact.terrain.boxes",
+        "contact.terrain",
+    ),
     ({"contact__terrain": '{ kind = "flat", bump = 1 }'}, "contact.terrain.bump", "contact.terrain"),
 )
 def test_invalid_settings_are_named_with_their_path(changes, where, says, tmp_path):
@@ -286,6 +291,7 @@ GROUNDS = {
     "flat": {"kind": "flat"},
     "slope": {"kind": "slope", "angle": 0.15},
     "stairs": {"kind": "stairs", "start": 0.05, "rise": 0.03},
+    "boxes": {"kind": "boxes", "boxes": [{"center": [1.0, 0.0, 0.3], "size": [0.1, 2.0, 1.0]}]},
     "heightmap": {"kind": "heightmap", "seed": 5, "friction": {"low": 0.4, "seed": 2}},
 }
 
@@ -317,7 +323,7 @@ def test_on_flat_ground_the_stance_is_unchanged_and_unreachable_ground_is_an_err
         resting(robot, stance, steep)
 
 
-@every("name", first_is_fast(["slope", "stairs", "heightmap"]))
+@every("name", first_is_fast(["slope", "stairs", "boxes", "heightmap"]))
 @pytest.mark.parametrize("law", first_is_fast(["no-slip", "coulomb", "convex"]))
 def test_a_robot_stands_on_every_terrain_with_its_weight_on_its_feet(name, law):
     """The controller finds the same ground as the world: forces as predicted, and vertically they carry the robot."""

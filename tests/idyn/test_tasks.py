@@ -375,6 +375,24 @@ def test_the_least_normal_force_and_the_friction_margin_hold_when_friction_does_
     assert not answer["root_joint"].met
 
 
+@pytest.mark.parametrize("margin", [0.0, 0.3, 0.8])
+def test_the_centre_of_pressure_stays_within_a_smaller_sole(margin):
+    """The trunk of a humanoid is pulled forwards until its soles would tip."""
+    robot, state, contacts, _ = near_stance("g1")
+    pull = base_task(robot, state, (0.0, 0.0, 0.0), acceleration=[6.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    limits = TaskLimits(pressure_margin=margin, normal_force=0.0, torque=np.inf)
+    answer = solve(robot, state, contacts, [pull], law="coulomb", limits=limits)
+    assert answer.prediction.status.ok
+    reached = []
+    for body in np.unique(contacts.bodies):
+        points, normal = contacts.points[contacts.bodies == body], answer.prediction.normal_force[contacts.bodies == body]
+        centre, sole = normal @ points[:, 0] / normal.sum(), points[:, 0]
+        half = (sole.max() - sole.min()) / 2
+        reached.append(abs(centre - sole.mean()) / half)
+    assert max(reached) <= 1.0 - margin + 1e-6
+    assert max(reached) >= 1.0 - margin - 1e-3  # the pull reaches the edge
+
+
 @full
 def test_a_joint_stops_at_its_limit():
     """A joint is driven against its limit in steps of the predicted motion: it never passes, and its speed falls to zero."""
@@ -496,6 +514,7 @@ def test_malformed_tasks_are_named(field, tasks, stack):
     ("tasks[2].name", lambda: TaskStack(tasks=[ComTask(name="sway"), ComTask(), PostureTask(name="sway")])),
     ("modes.FL_foot", lambda: TaskStack(modes={"FL_foot": "fly"})),
     ("limits.friction_margin", lambda: TaskLimits(friction_margin=1.0)),
+    ("limits.pressure_margin", lambda: TaskLimits(pressure_margin=-0.1)),
     ("limits.torque", lambda: TaskLimits(torque=0.0)),
     ("limits.self_collision", lambda: TaskLimits(self_collision=0.02)),
 )

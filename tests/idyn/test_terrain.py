@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from controllers.robot.load import load_robot, shared_folder
 from idyn import Ground, ModelError, Robot, State
 from idyn.contact.contacts import contacts_from_geometry, contacts_from_points, sphere_against_box
-from idyn.contact.terrain import Flat, FrictionMap, Heightmap, Slope, Stairs, hills
+from idyn.contact.terrain import Boxes, Flat, FrictionMap, Heightmap, Slope, Stairs, hills
 from idyn.errors import FrameNotFound, InputError
 from idyn.model.description import Box, Description
 from idyn.tasks import ComTask, FrameTask, PostureTask, SelfCollision, TaskLimits, TaskStack, predict_tasks
@@ -33,12 +33,16 @@ def near(terrain_height, count, reach, low, high, seed=0):
 
 
 HILLY = Heightmap(paper_hills(), 0.02)
+BOXES = np.array([[[0.2, -0.5, -0.1], [0.6, 0.5, 0.04]], [[-0.9, -0.9, 0.0], [-0.5, 0.1, 0.3]]])
 TERRAINS = {
     "flat": (Flat(0.07), lambda p: np.full(len(p), 0.07)),
     "slope": (Slope(0.3, 0.02), lambda p: 0.02 + p[:, 0] * np.tan(0.3)),
     "stairs": (Stairs(0.1, 0.2, 0.05, 3, 0.01), lambda p: 0.01 + 0.05 * np.clip(np.floor((p[:, 0] - 0.1) / 0.2) + 1, 0, 3)),
+    "boxes": (Boxes(BOXES, -0.02), None),
     "hills": (HILLY, None),
 }
+JUMPS = ("stairs", "boxes")
+"""Terrains whose height is no function of the place."""
 
 
 def height_of(name):
@@ -56,11 +60,11 @@ def test_the_distance_has_the_sign_of_the_height_and_its_gradient_leads_to_the_s
     e = 1e-6
     gradient = np.column_stack([(terrain.query(points + d)[0] - terrain.query(points - d)[0]) / (2 * e) for d in e * np.eye(3)])
     kinks = np.abs(np.linalg.norm(gradient, axis=1) - 1) > 1e-3  # equally near to two steps
-    assert kinks.mean() <= (0.02 if name == "stairs" else 0)
+    assert kinks.mean() <= (0.02 if name in JUMPS else 0)
     np.testing.assert_allclose(normals[~kinks], gradient[~kinks], atol=1e-6)
     foot = points - distances[:, None] * normals
     assert np.abs(terrain.query(foot)[0]).max() < 1e-12
-    if name != "stairs":  # where the height is no function of the place
+    if name not in JUMPS:
         np.testing.assert_allclose(foot[:, 2], height_of(name)(foot), atol=1e-12)
 
 
@@ -89,6 +93,22 @@ def test_no_point_of_the_stairs_is_nearer():
     for point in near(height_of("stairs"), 100, 1.0, -0.03, 0.08, seed=4):
         nearest = np.linalg.norm(profile - point[[0, 2]], axis=1).min()
         assert abs(terrain.query(point[None])[0][0]) == pytest.approx(nearest, abs=1e-6)
+
+
+def test_no_point_of_a_box_is_nearer():
+    """Against points on the surface of both boxes and on the ground."""
+    terrain, grid = TERRAINS["boxes"][0], np.linspace(0.0, 1.0, 41)
+    squares = np.array([(x, y) for x in grid for y in grid])
+    sides = [np.insert(squares, axis, end, axis=1) for axis in range(3) for end in (0.0, 1.0)]
+    surface = np.vstack([low + np.vstack(sides) * (high - low) for low, high in BOXES])
+    points = np.random.default_rng(3).uniform([-1.2, -1.2, -0.02], [1.0, 1.0, 0.5], (300, 3))
+    inside = ((BOXES[:, 0] < points[:, None]) & (points[:, None] < BOXES[:, 1])).all(axis=2).any(axis=1)
+    to_boxes = np.linalg.norm(points[:, None] - surface, axis=2).min(axis=1)
+    nearest = np.where(inside, to_boxes, np.minimum(to_boxes, points[:, 2] + 0.02))
+    distances = terrain.query(points)[0]
+    np.testing.assert_array_equal(distances < 0.0, inside)
+    assert (np.abs(distances) <= nearest + 1e-12).all()
+    assert (np.abs(distances) >= nearest - 0.02).all()  # what the grid may be away
 
 
 def test_hills_have_the_given_height_and_continue_smoothly_beyond_their_border():

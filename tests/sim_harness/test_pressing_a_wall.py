@@ -1,61 +1,76 @@
-"""A foot of go2 presses against a wall while the robot stands on the other three, judged by MuJoCo."""
+"""A foot of go2 and a hand of g1 press against a wall of the settings while the robot stands, judged by MuJoCo."""
+
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from fast import full
+from fast import first_is_fast, full
 
-from idyn import Flat, State, contacts_from_geometry, load_robot
+from controllers.config.loading import parse
+from controllers.contact.ground import AnyTerrain
+from idyn import State, contacts_from_geometry, load_robot
+from idyn.model.description import ContactPoint
 from idyn.model.so3 import tilt
 from idyn.tasks import ForceTask, FrameTask, PostureTask, TaskStack, predict_tasks
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
 from sim_harness.studies.tasks import ramp
 from sim_harness.world.worlds import build_world
 
-DT, FOOT, PRESS = 0.001, "FL_foot", 20.0
+DT = 0.001
 
 
-class Corner:
-    """The ground z = 0 and a wall x = `wall` [m] in front of the robot; a sphere touches the nearer of the two."""
+class Press(NamedTuple):
+    """A contact place that goes ahead by 6 cm to a wall, is lifted before, and presses; the trunk leans before that."""
 
-    friction = None
-
-    def __init__(self, wall):
-        self.wall = wall
-
-    def query(self, points):
-        floor, normals = Flat().query(points)
-        front = self.wall - points[:, 0]
-        normals[front < floor] = -1.0, 0.0, 0.0
-        return np.minimum(floor, front), normals
+    robot: str
+    key: str
+    force: float  # [N]
+    radius: float  # of its sphere [m]
+    lift: float = 0.0  # [m]
+    lean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # [m]
 
 
-def press(ground, seconds=6.0):
-    """Lean away from the foot, lift it by 15 cm, put it on a wall 6 cm in front of it, and press from t = 3 s on, with a force
-    that grows for one second. Return, all of the last second: the normal force of the foot [N] (n), the largest tilt [rad], the
-    largest component of the trunk's position error [mm], mean |dτ/dt| [N·m/s]; and whether all ticks were solved."""
-    robot, stance = load_robot("go2")
-    trunk, foot = stance[:3].copy(), robot.frames.placement(FOOT, stance).translation.copy()
-    terrain = Corner(foot[0] + 0.06 + 0.022)  # the foot's sphere touches after 6 cm
+FOOT = Press("go2", "FL_foot", 20.0, 0.022, 0.15, (-0.03, -0.03, 0.0))
+HAND = Press("g1", "right_rubber_hand", 30.0, 0.03, 0.05)
+
+
+def pressing(name, key, radius):
+    """Return the robot, with a sphere at a hand that is no contact place otherwise, and its stance."""
+    robot, stance = load_robot(name)
+    if key not in robot.spheres.keys:
+        robot = robot.variant(contact=(*robot.description.contact, ContactPoint(frame=key, radius=radius, mu=0.8)))
+    return robot, stance
+
+
+def press(run, ground, seconds=6.0):
+    """Press from t = 3 s on, with a force that grows for one second. Return, all of the last second: the normal force of the
+    place [N] (n), the largest tilt [rad], the largest component of the trunk's position error [mm], mean |dτ/dt| [N·m/s]; and
+    whether all ticks were solved."""
+    robot, stance = pressing(run.robot, run.key, run.radius)
+    trunk, place = stance[:3].copy(), robot.frames.placement(run.key, stance).translation.copy()
+    center = place + np.array([0.06 + run.radius + 0.05, 0.0, run.lift])  # the sphere touches after 6 cm
+    wall = {"center": center.tolist(), "size": [0.1, 0.4, 0.2]}
+    terrain = parse({"kind": "boxes", "boxes": [wall]}, AnyTerrain, "test").build()
     world = build_world(MujocoSettings(ground=ground), robot, terrain, stance)
     posture, guess = PostureTask(angles=robot.joint_angles(stance), level=1), None
     rows, torques, solved = [], [], True
     for k in range(round(seconds / DT)):
         t, q, v = k * DT, world.q, world.v
-        lean = trunk + ramp(np.array(t)).x * np.array([-0.03, -0.03, 0.0])
+        lean = trunk + ramp(np.array(t)).x * np.array(run.lean)
         tasks = [FrameTask(frame="root_joint", position=lean, rotation=np.eye(3)), posture]
         contacts = contacts_from_geometry(robot, q, terrain, margin=0.002)
         if 1.0 <= t < 3.0:
             up, ahead = ramp(np.array(t - 1.0)).x, ramp(np.array(t - 2.0)).x
-            tasks.append(FrameTask(frame=FOOT, position=foot + np.array([0.06 * ahead, 0.0, 0.15 * up])))
-            contacts = contacts.take(np.array([key != FOOT for key in contacts.keys]))
-        elif t >= 3.0 and FOOT in contacts.keys:
-            tasks.append(ForceTask(contacts=FOOT, normal=max(1.0, PRESS * float(ramp(np.array(t - 3.0)).x))))
+            tasks.append(FrameTask(frame=run.key, position=place + np.array([0.06 * ahead, 0.0, run.lift * up])))
+            contacts = contacts.take(np.array([key != run.key for key in contacts.keys]))
+        elif t >= 3.0 and run.key in contacts.keys:
+            tasks.append(ForceTask(contacts=run.key, normal=max(1.0, run.force * float(ramp(np.array(t - 3.0)).x))))
         answer = predict_tasks(robot, State(q=q, v=v), contacts, TaskStack(tasks=tasks), law="coulomb", dt=DT, guess=guess)
         guess, solved = answer.prediction.guess, solved and answer.prediction.status.ok
         step = world.step(answer.prediction.tau, DT)
         torques.append(answer.prediction.tau)
         if t >= seconds - 1.0:
-            force = dict(zip(step.contacts.keys, step.normal_force, strict=True)).get(FOOT, 0.0)
+            force = dict(zip(step.contacts.keys, step.normal_force, strict=True)).get(run.key, 0.0)
             rows.append((force, tilt(q[3:7]), *(q[:3] - lean)))
     rate = np.abs(np.diff(torques[-len(rows) :], axis=0)).mean() / DT
     force, tilts, *error = np.array(rows).T
@@ -63,11 +78,12 @@ def press(ground, seconds=6.0):
 
 
 @full
-@pytest.mark.parametrize("ground", ["default", "firm", "stiff"])
-def test_a_foot_presses_twenty_newtons_against_a_wall(ground):
-    force, tilts, error, rate, solved = press(ground)
+@pytest.mark.parametrize("run", first_is_fast([HAND, FOOT]))
+@pytest.mark.parametrize("ground", first_is_fast(["default", "firm", "stiff"]))
+def test_a_place_presses_against_a_wall(run, ground):
+    force, tilts, error, rate, solved = press(run, ground)
     assert solved
-    assert np.abs(force - PRESS).max() <= 0.01 * PRESS
+    assert np.abs(force - run.force).max() <= 0.01 * run.force
     assert tilts <= 1e-4
     assert error <= 0.02
     assert rate <= 1.0
