@@ -15,7 +15,7 @@ from controllers.feedforward import Forecast, MakeFeedForward, Target, make_feed
 from controllers.grip import Grip
 from controllers.monitor.alarms import Alarms
 from controllers.monitor.reality import MismatchMonitor
-from controllers.monitor.safety import Safety
+from controllers.monitor.safety import WITHOUT, Safety
 from controllers.monitor.switches import Switches
 from controllers.planners.targets import LAST_LEVEL
 from controllers.planners.two_legs.walker import beside
@@ -28,7 +28,7 @@ from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
 from idyn.prediction.solve import workspace_for
 from idyn.tasks import PostureTask, TaskStack
-from idyn.terms.dynamics import evaluate
+from idyn.terms.dynamics import NOTHING, evaluate
 from idyn.terms.inputs import check_size
 from idyn.types import Array, ContactSet, Kinematics, State
 
@@ -127,14 +127,12 @@ class Controller:
         self._aimed = angles, velocity, acceleration = np.zeros((3, robot.na))
         fields: dict[str, Any] = {"angles": angles, "velocity": velocity, "acceleration": acceleration, "level": LAST_LEVEL}
         self._below = PostureTask(name="reference", stiffness=gains.kp, damping=gains.kd, **fields)
-        self._torque_feedback = JointFeedback(settings.torque_feedback, robot)
-        dampings = settings.torque_feedback.kd, settings.feedback.kd
-        self._carried = carried_late(dampings, robot, stance, period, MAX_TICKS)
+        carried = carried_late((settings.torque_feedback.kd, gains.kd), robot, stance, period, MAX_TICKS)
+        carried[:, [name in self._grip.pressing for name in robot.joint_names]] = 0.0  # `_grip` moves these joints
+        self._torque_feedback = JointFeedback(settings.torque_feedback, robot, carried)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._safety = Safety(settings.safety, robot, robot.limits, stance, period)
-        self._no_torque = np.zeros(robot.na)
         self._placed = Placed(robot, self.terrain, stance, np.zeros(robot.nv))
-        self._no_torque.flags.writeable = False
         self._adjusts = bool(robot.closures.keys) or settings.speed_memory > 0.0
         self._drive = drive_gains(settings.drive, robot, stance, self._grip.joints)
         self.estimator()  # it raises for a robot that it cannot estimate
@@ -215,7 +213,7 @@ class Controller:
             if self._grip.pressing:  # the prediction used a model with fewer actuated joints
                 ground, dt = self.settings.ground.build(), prediction.dt
                 evaluate(self.robot, at, contacts, dt=dt, ground=ground, into=problem)
-            self._monitor.expect(prediction, commanded - forecast.tau, problem.dynamics)
+            self._monitor.expect(prediction, (commanded, forecast.tau), problem.dynamics)
 
     def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """Compute the command of a tick. Raises InputError for a state or a schedule of wrong size, but never for values."""
@@ -241,7 +239,8 @@ class Controller:
             at, angles, speeds = self._acting(at, angles, inputs)
         reference = self._referred(at, contacts, inputs, angles)
         # q̈_des = q̈_ref + Kp (q_ref ⊖ q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref ⊖ q) dt   [MATHEMATICS §8]
-        demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)
+        motion = self._feedback.motion(reference, (angles, speeds))
+        demand = self._feedback.add_to(reference.a, motion, inputs.dt)
         grip = self._grip.torque(angles, speeds) if self._grips else None
         asked = reference.tasks if inputs.tasks is None else inputs.tasks
         tasks = self._tasks(at, reference, asked) if asked is not None and self.realises_tasks else None
@@ -250,15 +249,16 @@ class Controller:
         if forecast.tau is None:
             return self._without_answer(at, forecast.message)
         self._unanswered = max(self._unanswered - 0.02, 0.0)
-        feedback = self._no_torque  # τ = limits(τ_ff + PID on torque + virtual forces at the feet + grip)
-        if self._torque_feedback.active and tasks is None:  # it would pull towards the reference of the joints
-            feedback = self._torque_feedback.add_to(feedback, reference, (angles, speeds), inputs.dt)
-            feedback *= self._carried[min(round(inputs.delay / self.settings.period), MAX_TICKS)]
+        # τ = limits(τ_ff + PID on torque + virtual forces at the feet + grip)
+        pid, more, feedback = self._torque_feedback, NOTHING, np.empty(robot.na)
         if self._stabilisation.active and tasks is None:
-            feedback = feedback + self._stabilisation.torque(at, forecast.contacts, reference.base, reference.pose)
+            more = self._stabilisation.torque(at, forecast.contacts, reference.base, reference.pose)
         if grip is not None:  # it replaces the feedback of the joints that press
-            feedback = self._grip.filled(self._grip.prescribed(feedback)) + grip
-        tau, limited_by = self._safety.limit(forecast.tau + feedback, inputs.dt, inputs.tau_applied)
+            more = grip + (self._grip.filled(self._grip.prescribed(more)) if len(more) else 0.0)
+        late = min(round(inputs.delay / self.settings.period), MAX_TICKS) if inputs.delay else 0
+        pulls = pid.active and tasks is None  # it would pull towards the reference of the joints
+        beside = (pid.pid, motion, late, more) if pulls else (*WITHOUT[:3], more)
+        tau, limited_by = self._safety.limit(forecast.tau, inputs.dt, inputs.tau_applied, beside, feedback)
         foreseen = self._feedforward.under(at, forecast, target, tau) if self._feedforward.foresees else forecast
         self._unsettled = at, foreseen, tau if grip is None else tau - grip
         problem = forecast.message or reference.problem or inputs.doubt

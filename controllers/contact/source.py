@@ -130,7 +130,7 @@ class ContactSource:
 
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
         """Return the contacts that may be passed to the prediction."""
-        near = max(contacts.gaps.tolist(), default=self._margin) <= self._margin
+        near = _near(np.ascontiguousarray(contacts.gaps, np.float64), self._margin)
         return contacts if near else contacts.within(self._margin)
 
     def land(self, at: Kinematics, contacts: ContactSet, demand: Array, ground: Ground) -> tuple[ContactSet, Array, Ground]:
@@ -145,6 +145,15 @@ class ContactSource:
         if schedule is None:
             return ()
         return _missing(self._places.keys, schedule.stance.tobytes(), contacts.keys)
+
+
+@entry(Vector, float)
+def _near(gaps: Array, margin: float) -> bool:
+    """Return whether no gap is larger than the margin."""
+    near = True
+    for gap in gaps:
+        near = near and gap <= margin
+    return near
 
 
 @lru_cache(maxsize=1024)

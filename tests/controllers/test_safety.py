@@ -181,7 +181,7 @@ def expect(r, robot, state, prediction):
     """A tick in which the motors receive the predicted torque."""
     contacts = contacts_from_geometry(robot, state.q, Flat(), margin=np.inf)
     dynamics = evaluate(robot, state, contacts, dt=prediction.dt, ground=Ground.rigid()).dynamics
-    r.expect(prediction, np.zeros(len(prediction.tau)), dynamics)
+    r.expect(prediction, (prediction.tau, prediction.tau), dynamics)
 
 
 def reality(robot, **settings):
