@@ -120,8 +120,9 @@ class Controller:
         self._trajectory.on(self.terrain, contact.terrain.known)
         self._trajectory.prepare()
         self._delay_compensation = DelayCompensation(robot, period)
+        self._safety = Safety(settings.safety, robot, robot.limits, stance, period)
         self._monitor = MismatchMonitor(settings.reality, robot, period)
-        self._alarms = Alarms(settings.alarms, robot, period, stance)
+        self._alarms = Alarms(settings.alarms, robot, period, stance, self._safety, self._monitor)
         self._switches = Switches(settings.alarms, robot)
         self._feedback, gains = JointFeedback(settings.feedback, robot), settings.feedback
         self._aimed = angles, velocity, acceleration = np.zeros((3, robot.na))
@@ -131,7 +132,6 @@ class Controller:
         carried[:, [name in self._grip.pressing for name in robot.joint_names]] = 0.0  # `_grip` moves these joints
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot, carried)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
-        self._safety = Safety(settings.safety, robot, robot.limits, stance, period)
         self._placed = Placed(robot, self.terrain, stance, np.zeros(robot.nv))
         self._adjusts = bool(robot.closures.keys) or settings.speed_memory > 0.0
         self._drive = drive_gains(settings.drive, robot, stance, self._grip.joints)
@@ -207,7 +207,7 @@ class Controller:
             return
         (at, forecast, commanded), self._unsettled = self._unsettled, None
         prediction, contacts = forecast.prediction, forecast.contacts
-        if prediction is not None:
+        if prediction is not None and forecast.tau is not None:
             self._delay_compensation.record(at.v, prediction.v_plus, prediction.dt)
             problem = workspace_for(self.robot, len(contacts.keys)).problem
             if self._grip.pressing:  # the prediction used a model with fewer actuated joints
@@ -221,18 +221,15 @@ class Controller:
         self.settle()
         try:
             at = robot.kinematics(self._placed.take(state))
-            fault = self._safety.fault(at, inputs.dt)
+            alarm = self._alarms.judge(at, inputs, self._wanted, lies=self._lies)
         except (TypeError, ValueError):  # arrays of a type that Pinocchio or compiled code does not accept
             at = robot.kinematics(given_state(state, robot))
-            fault = self._safety.fault(at, inputs.dt)
-        if inputs.estop or fault:
-            return self._stopped(at, Mode.DAMPING if inputs.estop else Mode.FAULT, inputs.estop or fault)
-        mismatch = self._monitor.measure(at, inputs)
-        angles, speeds = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q), at.v[robot.tree.a]
-        last = self._wanted, self._safety.last
-        alarm = self._alarms.judge(at, (angles, speeds), inputs, last, mismatch, lies=self._lies)
+            alarm = self._alarms.judge(at, inputs, self._wanted, lies=self._lies)
+        if inputs.estop:
+            return self._stopped(at, Mode.DAMPING, inputs.estop)
         if alarm is not None and alarm.stops:
             return self._stopped(at, Mode.FAULT, alarm.message)
+        mismatch, (angles, speeds) = self._alarms.mismatch, self._alarms.joints
         if self._feedforward.senses:
             self._feedforward.measure(contacts, inputs.sensed_force)
         if self._adjusts or inputs.delay:
@@ -312,8 +309,8 @@ class Controller:
             reference = self._grip.reference(reference, contacts, angles)
         # with commanded tasks the joints do not follow their reference: alarms compare them with themselves
         self._lies = reference.drags
-        self._wanted = reference.q if inputs.tasks is None or not self.realises_tasks else angles
-        stands = reference.schedule is not None and bool(reference.schedule.stance.all())
+        self._wanted = reference.q if inputs.tasks is None or not self.realises_tasks else angles.copy()
+        stands = reference.schedule is not None and b"\0" not in reference.schedule.stance.tobytes()
         self._at_rest = self._at_rest + inputs.dt if stands else 0.0
         return reference
 
@@ -326,7 +323,7 @@ class Controller:
     def _stopped(self, at: Kinematics, mode: Mode, message: str) -> Command:
         zero = np.zeros(self.robot.na)
         tau = self._safety.damping(at)
-        self._safety.record(tau)
+        self._safety.send(tau)
         return Command(
             tau=tau, tau_ff=zero, tau_fb=zero, limited_by=zero.astype(np.int64), mode=mode,
             prediction=None, message=message,
@@ -339,7 +336,7 @@ class Controller:
             return self._stopped(at, Mode.FAULT, f"no torque in more than {most} ticks: {reason}")
         if self.settings.safety.fallback == "hold" and last is not None:
             command = self._stopped(at, Mode.HOLD, reason)
-            self._safety.record(last)
+            self._safety.send(last)
             return msgspec.structs.replace(command, tau=last)
         return self._stopped(at, Mode.DAMPING, reason)
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from controllers.command import Inputs, Mismatch
+from controllers.command import Mismatch
 from controllers.config.loading import NonNegative, Settings
 from controllers.config.numbers import Numbers
 from controllers.feedback import MAX_TICKS
@@ -21,9 +21,8 @@ from idyn.library.records import ArrayRecord, Cube, Flags, Indices, Matrix, Vect
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import axpy, backward, cholesky, copy, copy_rows, dot, fill, fill_rows, forward
 from idyn.status import Status
-from idyn.terms.dynamics import NO_FORCES
 from idyn.terms.stages import Dynamics
-from idyn.types import Array, Kinematics, Prediction, State
+from idyn.types import Array, Prediction
 
 EPSILON = 1e-9  # regularisation of J M⁻¹ Jᵀ, relative to its mean diagonal. It permits redundant contact rows
 
@@ -193,28 +192,23 @@ class MismatchMonitor:
         if settings.recovered > settings.degraded:
             raise ConfigError("reality.recovered", f"expected ≤ degraded = {settings.degraded:g}, got {settings.recovered:g}")
         self._settings, self._period, self._g = settings, period, robot.weight / robot.total_mass
-        self._record = Expectations(settings, robot, (MAX_GAP + 0.5) * period)
+        self.record = Expectations(settings, robot, (MAX_GAP + 0.5) * period)
         self._moves_freely = robot.nu > 0
         self.reset()
 
     def reset(self) -> None:
-        for means in (self._record.mean, self._record.borne, self._record.known):
+        for means in (self.record.mean, self.record.borne, self.record.known):
             means.fill(0)
-        self._record.put(tick=0, exceeded=0.0, degraded=False)
-        self._latest: Mismatch | None = None
+        self.record.put(tick=0, exceeded=0.0, degraded=False)
 
-    def measure(self, at: State | Kinematics, inputs: Inputs) -> Mismatch | None:
-        """Compare the measured velocity with the prediction for the time since the last call.
+    def age(self, delay: float) -> int:
+        """Return the age of the torque that acted until a state [ticks]. delay: of actuation [s]"""
+        return 1 + round(delay / self._period) if delay else 1
 
-        Returns the last result if there is nothing to compare, None before the first.
-        """
-        age = 1 + round(inputs.delay / self._period) if inputs.delay else 1  # of the torque that acted [ticks]
-        sensed = NO_FORCES if inputs.sensed_force is None else np.ascontiguousarray(inputs.sensed_force, np.float64)
-        compared, moved, borne, degraded = _measure(self._record, (at.q, at.v, sensed), inputs.dt, age, sensed is not NO_FORCES)
-        if compared:
-            motion, force = moved if self._moves_freely else None, borne if sensed is not NO_FORCES else None
-            self._latest = Mismatch(motion=motion, force=force, problem=self._message(motion, force) if degraded else "")
-        return self._latest
+    def told(self, motion: float, force: float | None, degraded: bool) -> Mismatch:
+        """Return the mismatch for the results of `compare`."""
+        moved = motion if self._moves_freely else None
+        return Mismatch(motion=moved, force=force, problem=self._message(moved, force) if degraded else "")
 
     def expect(self, prediction: Prediction, torques: tuple[Array, Array], dynamics: Dynamics) -> None:
         """Record the prediction of this tick. Ignores a prediction that is not certified.
@@ -223,7 +217,7 @@ class MismatchMonitor:
         dynamics: dynamics terms from which the prediction was computed
         """
         if prediction.status is Status.SOLVED or prediction.status.certified:
-            _expect(self._record, dynamics, (prediction.v_plus, prediction.p, prediction.force, *torques), prediction.dt)
+            _expect(self.record, dynamics, (prediction.v_plus, prediction.p, prediction.force, *torques), prediction.dt)
 
     def _message(self, motion: float | None, force: float | None) -> str:
         """Return the message: which figure exceeds its limit, and possible causes."""
@@ -265,10 +259,10 @@ def _expect(e: Expectations, d: Dynamics, answer: Arrays, dt: float) -> None:
     e.known[own] = True
 
 
-@entry(Expectations, (Vector, Vector, Matrix), float, int, bool)
-def _measure(e: Expectations, measured: Arrays, dt: float, age: int, senses: bool) -> tuple[bool, float, float, bool]:
+@compiled
+def compare(e: Expectations, measured: Arrays, dt: float, age: int, senses: bool) -> tuple[bool, float, float]:
     """Compare a state with its prediction, of `age` ticks ago. Return whether there is one, mismatch of motion [g] and force
-    [weights], and whether they exceed the limits.
+    [weights].
 
     measured: (q (nq), v (nv), sensed contact forces on the robot [N] (n, 3)); dt: time since the last state [s]
     senses: whether forces are sensed; otherwise their mismatch is 0, as that of motion without `u`
@@ -296,7 +290,7 @@ def _measure(e: Expectations, measured: Arrays, dt: float, age: int, senses: boo
     copy(v, e.v)
     e.known[now] = False  # `_expect` changes it
     e.tick += 1
-    return compared, motion, force, e.degraded
+    return compared, motion, force
 
 
 @compiled

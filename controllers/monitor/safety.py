@@ -70,6 +70,8 @@ class Last(ArrayRecord):
     q_index: Indices  # of the actuated positions, −1 for joints of several axes (na)
     tau: Vector  # last commanded torque [N·m] (na)
     first: Vector  # torque applied before the first command [N·m] (na)
+    angles: Vector  # of the actuated joints, as measured [rad] (na)
+    speeds: Vector  # [rad/s] (na)
     tau_max: Vector  # torque limits [N·m] (na)
     rates: Vector  # largest rates of the torques [N·m/s] (na)
     guard: float  # time over which the first torques are blended in [s]
@@ -80,11 +82,16 @@ class Last(ArrayRecord):
     blends: bool  # whether torques are blended in
     commanded: bool  # whether there is a last command
     jumps: int  # number of states in a row that cannot follow the last one
+    max_tilt: float  # limits, see `SafetySettings`
+    max_base_speed: float
+    max_joint_speed: float
 
-    def __init__(self, robot: Robot, limits: Limits, rates: Array, guard: float) -> None:
-        sizes = {"q": robot.nq, "v": robot.nv, "tau": robot.na, "first": robot.na}
-        self.put(**{name: np.zeros(size) for name, size in sizes.items()}, a=robot.tree.a, q_index=robot.tree.q_index)
-        self.put(tau_max=limits.tau_max, rates=rates, guard=guard, floating=robot.floating)
+    def __init__(self, settings: SafetySettings, robot: Robot, limits: Limits) -> None:
+        na, most = robot.na, {name: getattr(settings, name) for name in ("max_tilt", "max_base_speed", "max_joint_speed")}
+        self.put(**{name: np.zeros(na) for name in ("tau", "first", "angles", "speeds")})
+        self.put(q=np.zeros(robot.nq), v=np.zeros(robot.nv), a=robot.tree.a, q_index=robot.tree.q_index)
+        self.put(floating=robot.floating, **most)
+        self.put(tau_max=limits.tau_max, rates=torque_rates(settings, limits), guard=settings.first_command_guard)
 
 
 Arrays = tuple[Array, Array, Array]
@@ -104,46 +111,42 @@ class Safety:
         self._robot = robot
         self._damping = damping_gains(settings.damping, robot, stance, dt)
         self._limits = limits
-        self._record = Last(robot, limits, torque_rates(settings, limits), settings.first_command_guard)
+        self.record = Last(settings, robot, limits)
         self.reset()
 
     def reset(self) -> None:
         """Forget earlier commands; the next torque counts as the first."""
         self.last: Array | None = None
         self._jump = ""  # why the last state cannot follow the one before
-        self._record.put(age=0.0, seen=False, begun=False, blends=False, commanded=False, jumps=0)
+        self.record.put(age=0.0, seen=False, begun=False, blends=False, commanded=False, jumps=0)
 
-    def fault(self, state: State | Kinematics, dt: float = 0.0) -> str:
-        """Return why this state must not be controlled; '' if it is within the limits.
+    def fault(self, why: int, joint: int, value: float) -> str:
+        """Return why a state must not be controlled; '' if it is within the limits. Arguments: results of `fault_of`
 
-        dt: time since the last state [s]; 0: there is none
         A joint that moved by half a turn more than its speed explains is a fault, as when an encoder wraps. Two such states in
         a row are one until `reset`.
         """
         s, names = self._settings, self._robot.joint_names
-        joint, speed, tilted, spin, jumped, jump, jumps = _motion(self._record, state.q, state.v, dt)
-        if jump > math.pi:
-            self._jump = f"{JUMP.format(joint=names[jumped], value=jump)}; expected angles that count turns"
-        if jumps:
-            return self._jump
-        if speed > s.max_joint_speed:
-            return f"joint {names[joint]} at {speed:.1f} rad/s, limit {s.max_joint_speed:g}"
-        if tilted > s.max_tilt:
-            return f"base tilted by {tilted:.2f} rad, limit {s.max_tilt:g}"
-        if spin > s.max_base_speed:
-            return f"base turns at {spin:.1f} rad/s, limit {s.max_base_speed:g}"
-        return ""
+        if why == JUMPS and joint >= 0:
+            self._jump = f"{JUMP.format(joint=names[joint], value=value)}; expected angles that count turns"
+        if why in (WITHIN, JUMPS):
+            return self._jump if why else ""
+        if why == FAST:
+            return f"joint {names[joint]} at {value:.1f} rad/s, limit {s.max_joint_speed:g}"
+        if why == TILTED:
+            return f"base tilted by {value:.2f} rad, limit {s.max_tilt:g}"
+        return f"base turns at {value:.1f} rad/s, limit {s.max_base_speed:g}"
 
     def damping(self, state: State | Kinematics) -> Array:
         """Return −D q̇ within the torque limits [N·m] (na); NaN counts as 0."""
         tau = np.nan_to_num(-self._damping * state.v[self._robot.tree.a])
         return np.clip(tau, -self._limits.tau_max, self._limits.tau_max)
 
-    def record(self, tau: Array) -> None:
+    def send(self, tau: Array) -> None:
         """Record a commanded torque that `limit` did not compute; the next rate limit is relative to it."""
         self.last = tau
-        self._record.tau[:] = tau
-        self._record.put(commanded=True)
+        self.record.tau[:] = tau
+        self.record.put(commanded=True)
 
     def limit(
         self, tau: Array, dt: float, applied: Array | None, beside: Beside = WITHOUT, feedback: Array | None = None
@@ -162,7 +165,7 @@ class Safety:
         limited, bits = np.empty(len(tau)), np.empty(len(tau), np.int64)
         given = tau, NOTHING if applied is None else applied, more
         out = np.empty(len(tau)) if feedback is None else feedback, limited, bits
-        _limit((self._record, pid), given, motion, out, dt, late)
+        _limit((self.record, pid), given, motion, out, dt, late)
         self.last = limited
         return limited, bits
 
@@ -173,32 +176,42 @@ def unexplained(since: float, to: float, speeds: tuple[float, float], dt: float)
     return abs(to - since) - max(abs(speeds[0]), abs(speeds[1])) * dt
 
 
-@entry(Last, Vector, Vector, float)
-def _motion(last: Last, q: Array, v: Array, dt: float) -> tuple[int, float, float, float, int, float, int]:
-    """Return index (−1: no joints) and speed of the fastest actuated joint, tilt and angular speed of the base [rad, rad/s],
-    index and size of the largest unexplained motion of a joint of one axis [rad], and the number of such states in a row.
+WITHIN, JUMPS, FAST, TILTED, TURNS = range(5)
+"""Why a state must not be controlled."""
 
-    q, v: measured; tilt and angular speed are 0 for a fixed base; dt: time since the last state [s], 0: there is none
+
+@compiled
+def fault_of(last: Last, q: Array, v: Array, dt: float) -> tuple[int, int, float]:
+    """Return why a state must not be controlled, the joint (−1: none) and its speed or motion, or tilt or angular speed of the
+    base [rad, rad/s]. Fill angles and speeds of the joints of one axis.
+
+    q, v: measured; dt: time since the last state [s], 0: there is none
     """
-    compares, joint, speed, jumped, jump, tilted, spin = last.seen and dt != 0.0, -1, 0.0, 0, 0.0, 0.0, 0.0
+    compares, fastest, speed, jumped, jump = last.seen and dt != 0.0, -1, 0.0, -1, math.pi
     for k in range(len(last.a)):
         i, at = last.a[k], last.q_index[k]
-        now = v[i]
-        if joint < 0 or abs(now) > speed:
-            joint, speed = k, abs(now)
-        if compares and at >= 0:
-            further = unexplained(last.q[at], q[at], (last.v[i], now), dt)
+        now = last.speeds[k] = v[i]
+        if fastest < 0 or abs(now) > speed:
+            fastest, speed = k, abs(now)
+        if at >= 0:
+            last.angles[k] = q[at]
+            further = unexplained(last.q[at], q[at], (last.v[i], now), dt) if compares else 0.0
             if further > jump:
                 jumped, jump = k, further
-    if jump > math.pi:
+    if jumped >= 0:
         last.jumps += 1
     elif last.jumps < 2:
         last.jumps, last.seen = 0, True
         copy(q, last.q)
         copy(v, last.v)
-    if last.floating:
-        tilted, spin = tilt(q[3:7]), np.sqrt(v[3] * v[3] + v[4] * v[4] + v[5] * v[5])
-    return joint, speed, tilted, spin, jumped, jump, last.jumps
+    if last.jumps > 0:
+        return JUMPS, jumped, jump
+    if speed > last.max_joint_speed:
+        return FAST, fastest, speed
+    if last.floating and tilt(q[3:7]) > last.max_tilt:
+        return TILTED, -1, tilt(q[3:7])
+    spin = math.sqrt(v[3] * v[3] + v[4] * v[4] + v[5] * v[5]) if last.floating else 0.0
+    return (TURNS if spin > last.max_base_speed else WITHIN), -1, spin
 
 
 @entry((Last, Pid), (Vector, Vector, Vector), MOTION, written((Vector, Vector, Indices)), float, int)
