@@ -150,10 +150,7 @@ class ContactSource:
 @entry(Vector, float)
 def _near(gaps: Array, margin: float) -> bool:
     """Return whether no gap is larger than the margin."""
-    near = True
-    for gap in gaps:
-        near = near and gap <= margin
-    return near
+    return bool((gaps <= margin).all())
 
 
 @lru_cache(maxsize=1024)

@@ -204,7 +204,7 @@ class Alarms:
         """
         robot, asked, sensed, applied = self._robot, self._safety.last, inputs.sensed_force, inputs.tau_applied
         applied = inputs.tau_measured if applied is None else applied
-        lag = -1 if inputs.follows is None else min(round(inputs.delay / self._period), MAX_TICKS) if inputs.delay else 0
+        late = round(inputs.delay / self._period) if inputs.delay else 0  # [ticks]
         follows = reference is not None and asked is not None
         if reference is None or asked is None:
             reference = asked = NOTHING
@@ -212,7 +212,8 @@ class Alarms:
             applied = NOTHING
         forces = NO_FORCES if sensed is None else np.ascontiguousarray(sensed, np.float64)
         angles = NOTHING if robot.one_axis_each else robot.joint_angles(at.q)
-        ages, are = (self._monitor.age(inputs.delay), lag), (inputs.estop != "", sensed is not None, follows, lies)
+        ages = 1 + late, -1 if inputs.follows is None else min(late, MAX_TICKS)
+        are = (inputs.estop != "", sensed is not None, follows, lies)
         measured = at.q, at.v, angles, reference, asked, applied, forces, at.placements
         why, joint, value, compared, motion, force, degraded, found = judge(self._watched, inputs.dt, ages, are, measured)
         if why or inputs.estop:

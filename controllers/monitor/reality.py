@@ -191,7 +191,7 @@ class MismatchMonitor:
             raise ConfigError("reality.memory", f"expected a finite number > 0, got {settings.memory}")
         if settings.recovered > settings.degraded:
             raise ConfigError("reality.recovered", f"expected ≤ degraded = {settings.degraded:g}, got {settings.recovered:g}")
-        self._settings, self._period, self._g = settings, period, robot.weight / robot.total_mass
+        self._settings, self._g = settings, robot.weight / robot.total_mass
         self.record = Expectations(settings, robot, (MAX_GAP + 0.5) * period)
         self._moves_freely = robot.nu > 0
         self.reset()
@@ -200,10 +200,6 @@ class MismatchMonitor:
         for means in (self.record.mean, self.record.borne, self.record.known):
             means.fill(0)
         self.record.put(tick=0, exceeded=0.0, degraded=False)
-
-    def age(self, delay: float) -> int:
-        """Return the age of the torque that acted until a state [ticks]. delay: of actuation [s]"""
-        return 1 + round(delay / self._period) if delay else 1
 
     def told(self, motion: float, force: float | None, degraded: bool) -> Mismatch:
         """Return the mismatch for the results of `compare`."""

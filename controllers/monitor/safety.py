@@ -8,6 +8,7 @@ import numpy as np
 
 from controllers.command import LimitedBy
 from controllers.config.loading import Settings
+from controllers.config.numbers import Numbers
 from controllers.config.tables import within
 from controllers.feedback import MOTION, Motion, Pid, pull
 from controllers.robot.damping import damping_gains
@@ -61,10 +62,14 @@ def slowest_rate(limits: Limits) -> float:
     return float(torque_rates(SafetySettings(), limits).min(initial=np.inf))
 
 
+class SafetyNumbers(Numbers, settings=SafetySettings):
+    """Numbers of the settings."""
+
+
 class Last(ArrayRecord):
     """The last state and the last command."""
 
-    q: Vector  # of the last state without a jump (nq)
+    q: Vector  # of the last state without a jump, NaN without one (nq)
     v: Vector  # (nv)
     a: Indices  # of the actuated velocities (na)
     q_index: Indices  # of the actuated positions, −1 for joints of several axes (na)
@@ -74,24 +79,18 @@ class Last(ArrayRecord):
     speeds: Vector  # [rad/s] (na)
     tau_max: Vector  # torque limits [N·m] (na)
     rates: Vector  # largest rates of the torques [N·m/s] (na)
-    guard: float  # time over which the first torques are blended in [s]
     age: float  # time since the first command [s]
     floating: bool  # whether the base is free
-    seen: bool  # whether there is a last state
     begun: bool  # whether there was a first command
     blends: bool  # whether torques are blended in
     commanded: bool  # whether there is a last command
     jumps: int  # number of states in a row that cannot follow the last one
-    max_tilt: float  # limits, see `SafetySettings`
-    max_base_speed: float
-    max_joint_speed: float
+    limits: SafetyNumbers
 
     def __init__(self, settings: SafetySettings, robot: Robot, limits: Limits) -> None:
-        na, most = robot.na, {name: getattr(settings, name) for name in ("max_tilt", "max_base_speed", "max_joint_speed")}
-        self.put(**{name: np.zeros(na) for name in ("tau", "first", "angles", "speeds")})
-        self.put(q=np.zeros(robot.nq), v=np.zeros(robot.nv), a=robot.tree.a, q_index=robot.tree.q_index)
-        self.put(floating=robot.floating, **most)
-        self.put(tau_max=limits.tau_max, rates=torque_rates(settings, limits), guard=settings.first_command_guard)
+        self.put(**{name: np.zeros(robot.na) for name in ("tau", "first", "angles", "speeds")}, q=np.zeros(robot.nq))
+        self.put(v=np.zeros(robot.nv), a=robot.tree.a, q_index=robot.tree.q_index, floating=robot.floating)
+        self.put(tau_max=limits.tau_max, rates=torque_rates(settings, limits), limits=SafetyNumbers(settings))
 
 
 Arrays = tuple[Array, Array, Array]
@@ -118,7 +117,8 @@ class Safety:
         """Forget earlier commands; the next torque counts as the first."""
         self.last: Array | None = None
         self._jump = ""  # why the last state cannot follow the one before
-        self.record.put(age=0.0, seen=False, begun=False, blends=False, commanded=False, jumps=0)
+        self.record.q.fill(np.nan)
+        self.record.put(age=0.0, begun=False, blends=False, commanded=False, jumps=0)
 
     def fault(self, why: int, joint: int, value: float) -> str:
         """Return why a state must not be controlled; '' if it is within the limits. Arguments: results of `fault_of`
@@ -187,7 +187,7 @@ def fault_of(last: Last, q: Array, v: Array, dt: float) -> tuple[int, int, float
 
     q, v: measured; dt: time since the last state [s], 0: there is none
     """
-    compares, fastest, speed, jumped, jump = last.seen and dt != 0.0, -1, 0.0, -1, math.pi
+    fastest, speed, jumped, jump, limits = -1, 0.0, -1, math.pi, last.limits
     for k in range(len(last.a)):
         i, at = last.a[k], last.q_index[k]
         now = last.speeds[k] = v[i]
@@ -195,23 +195,23 @@ def fault_of(last: Last, q: Array, v: Array, dt: float) -> tuple[int, int, float
             fastest, speed = k, abs(now)
         if at >= 0:
             last.angles[k] = q[at]
-            further = unexplained(last.q[at], q[at], (last.v[i], now), dt) if compares else 0.0
-            if further > jump:
+            further = unexplained(last.q[at], q[at], (last.v[i], now), dt)
+            if further > jump and dt != 0.0:
                 jumped, jump = k, further
     if jumped >= 0:
         last.jumps += 1
     elif last.jumps < 2:
-        last.jumps, last.seen = 0, True
+        last.jumps = 0
         copy(q, last.q)
         copy(v, last.v)
     if last.jumps > 0:
         return JUMPS, jumped, jump
-    if speed > last.max_joint_speed:
+    if speed > limits.max_joint_speed:
         return FAST, fastest, speed
-    if last.floating and tilt(q[3:7]) > last.max_tilt:
+    if last.floating and tilt(q[3:7]) > limits.max_tilt:
         return TILTED, -1, tilt(q[3:7])
     spin = math.sqrt(v[3] * v[3] + v[4] * v[4] + v[5] * v[5]) if last.floating else 0.0
-    return (TURNS if spin > last.max_base_speed else WITHIN), -1, spin
+    return (TURNS if spin > limits.max_base_speed else WITHIN), -1, spin
 
 
 @entry((Last, Pid), (Vector, Vector, Vector), MOTION, written((Vector, Vector, Indices)), float, int)
@@ -233,7 +233,8 @@ def _limit(of: tuple[Last, Pid], given: Arrays, motion: Motion, out: Arrays, dt:
         last.begun, last.blends = True, len(applied) > 0
         copy(applied, last.first[: len(applied)])
     last.age += dt
-    share = last.age / last.guard if last.blends and last.age < last.guard else 1.0
+    guard = last.limits.first_command_guard
+    share = last.age / guard if last.blends and last.age < guard else 1.0
     limits_rate = dt > 0.0 and (len(applied) > 0 or last.commanded)
     for k in range(len(tau)):
         t, most = tau[k] + added[k], last.tau_max[k]

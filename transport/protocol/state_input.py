@@ -9,7 +9,7 @@ from controllers.command import Inputs, Reference, Schedule
 from controllers.estimation.estimator import Estimate
 from idyn.errors import FrameNotFound
 from idyn.library.kernels import entry
-from idyn.library.records import ArrayRecord, Indices, Spans, Vector, written
+from idyn.library.records import Indices, Spans, Vector, written
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
 from transport.protocol.agreement import Agreement, check_contact_frame
@@ -28,20 +28,13 @@ LIMIT_FACTOR, LARGEST_TORQUE = 2.0, 1e4
 LARGEST_FORCE = 1e5  # larger external forces [N] and moments [N·m] are errors of units
 QUATERNION_TOLERANCE = 1e-3  # largest |length − 1| of a base quaternion that is accepted, and then normalised
 
-FILLED = written((Vector, Vector, Vector))
-"""Numbers in the robot's order, angles of the actuated joints (na), their speeds (na): argument of `_convert`."""
+GIVEN, FILLED = (Vector, Indices, Spans, Indices, Indices, Vector), written((Vector, Vector, Vector))
+"""Arguments of `_convert`.
 
-
-class Order(ArrayRecord):
-    """Numbers as sent, and how they become those of the robot."""
-
-    sent: Vector
-    state: Indices  # their order for the robot
-    spans: Spans  # start and end of each part of q that has length 1
-    q: Indices  # of the actuated joints' positions (na)
-    v: Indices  # of their speeds (na)
-    largest: Vector  # largest numbers (nq + nv + na)
-
+given: (numbers as sent, their order for the robot, start and end of each part of q that has length 1, indices of the actuated
+    joints' positions (na), indices of their speeds (na), largest numbers (nq + nv + na))
+filled: (numbers in the robot's order, angles of the actuated joints (na), their speeds (na))
+"""
 
 VALID, NOT_FINITE, TOO_LARGE, BEYOND = -1, -2, -3, -4
 """Results of `_convert`; a result ≥ 0 is the index of a part of q whose norm is not 1."""
@@ -94,9 +87,7 @@ class StateReader:
         self._most = np.empty_like(most)  # as sent
         self._most[joints.state] = most
         largest = np.concatenate((most[:v], self._tau_bound))
-        self._order = Order()
-        self._order.put(sent=self._sent, state=joints.state, spans=tree.unit_spans, largest=largest)
-        self._order.put(q=tree.q_index, v=robot.nq + tree.a)
+        self._given = self._sent, joints.state, tree.unit_spans, tree.q_index, robot.nq + tree.a, largest
 
     def read(self, message: StateMessage) -> Measured:
         """Check a state and convert what it says. Raises ProtocolError with the first invalid field."""
@@ -136,7 +127,7 @@ class StateReader:
                 self._sent[first:last] = concatenated((part,))
         size, na = nqv if len(values) == 2 else len(self._sent), robot.na
         numbers, angles, speeds = np.empty(size), np.empty(na), np.empty(na)
-        found = _convert(self._order, size, (numbers, angles, speeds))
+        found = _convert(self._given, size, (numbers, angles, speeds))
         if found >= 0:
             self._refuse_norm(numbers, *robot.tree.unit_spans[found].tolist())
         if found == BEYOND:
@@ -188,15 +179,15 @@ def _reference(ref: wire.Reference, agreement: Agreement) -> Reference:
     return Reference(q=q, v=v, a=a)
 
 
-@entry(Order, int, FILLED)
-def _convert(given: Order, size: int, filled: tuple[Array, ...]) -> int:
+@entry(GIVEN, int, FILLED)
+def _convert(given: tuple[Array, ...], size: int, filled: tuple[Array, ...]) -> int:
     """Convert q, v and, if sent, torques (`size` numbers) to the robot's order and normalise quaternions and (cos, sin) pairs.
 
-    filled: see `FILLED`
+    given, filled: see `GIVEN`, `FILLED`
     Return the first that applies: NOT_FINITE; BEYOND for q or v; index of the first part whose norm is not 1; TOO_LARGE for
     torques; VALID.
     """
-    sent, order, spans, in_q, in_v, largest = given.sent, given.state, given.spans, given.q, given.v, given.largest
+    sent, order, spans, in_q, in_v, largest = given
     numbers, angles, speeds = filled
     # the robot's order
     finite = True

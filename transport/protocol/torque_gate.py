@@ -16,7 +16,7 @@ import numpy as np
 from controllers.command import LimitedBy
 from idyn.errors import InputError
 from idyn.library.kernels import entry
-from idyn.library.records import ArrayRecord, Indices, Matrix, Vector, written
+from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.model.tree import Limits
 from idyn.types import Array, Record
 
@@ -30,20 +30,13 @@ given: (angles (na), speeds (na), torques applied until now (na), limits (7, na)
 changed: (torques (na), `LimitedBy` bits (na))
 """
 
-
-class Gates(ArrayRecord):
-    """Limits of torques and of feed-forward torques as rows (7, na), and bits of the latter (na)."""
-
-    table: Matrix
-    ff_table: Matrix
-    ff_bits: Indices
-
-
-TWICE, CHANGED_TWICE = (Vector,) * 4, written((Vector, Indices, Vector, Vector))
+GIVEN_TWICE, CHANGED_TWICE = (*[Vector] * 4, Matrix, Matrix), written((Vector, Indices, Vector, Indices, Vector))
 """Arguments of `_gate_twice`.
 
-given: (angles (na), speeds (na), torques applied until now (na), last feed-forward torques (na))
-changed: (torques (na), `LimitedBy` bits (na), feed-forward torques (na), output: torques minus feed-forward ones (na))
+given: (angles (na), speeds (na), torques applied until now (na), last feed-forward torques (na), limits (7, na), limits of the
+    feed-forward torques (7, na))
+changed: (torques (na), `LimitedBy` bits (na), feed-forward torques (na), their bits (na), output: torques minus feed-forward
+    ones (na))
 """
 
 
@@ -116,8 +109,8 @@ class TwinGate:
     def __init__(self, limits: TorqueLimits, rates: Array) -> None:
         """rates: largest rates of the feed-forward torques, beside dtau_max [N·m/s] (na)"""
         own = Gate(limits), Gate(msgspec.structs.replace(limits, dtau_max=np.minimum(limits.dtau_max, rates)))
-        self._record = Gates()
-        self._record.put(table=own[0].table, ff_table=own[1].table, ff_bits=np.zeros(len(rates), dtype=np.int64))
+        self.tables = own[0].table, own[1].table
+        self._ff_bits = np.zeros(len(rates), dtype=np.int64)
 
     def apply(
         self,
@@ -141,9 +134,10 @@ class TwinGate:
             was, since = tau, float("inf")
         if ff_was is None or not dt > 0.0:
             ff_was, ff_since = tau_ff, float("inf")
-        changes, ff_changes = _gate_twice(self._record, (*measured, was, ff_was), since, ff_since, (tau, bits, tau_ff, tau_fb))
+        given, changed = (*measured, was, ff_was, *self.tables), (tau, bits, tau_ff, self._ff_bits, tau_fb)
+        changes, ff_changes = _gate_twice(given, since, ff_since, changed)
         if changes < 0 or ff_changes < 0:
-            raise _wrong_sizes(self._record.table, tau, *measured, was, bits, tau_ff, ff_was)
+            raise _wrong_sizes(self.tables[0], tau, *measured, was, bits, tau_ff, ff_was)
         return Passed(tau=tau, limited_by=bits, changed=changes > 0, tau_ff=tau_ff, ff_changed=ff_changes > 0, tau_fb=tau_fb)
 
 
@@ -152,15 +146,15 @@ def _wrong_sizes(table: Array, *given: Array) -> InputError:
     return InputError("torque gate", f"{expected}, got {', '.join(str(len(each)) for each in given)}")
 
 
-@entry(Gates, TWICE, float, float, CHANGED_TWICE)
-def _gate_twice(gates: Gates, given: tuple[Array, ...], dt: float, ff_dt: float, changed: tuple[Array, ...]) -> tuple[int, int]:
-    """Limit torques and feed-forward torques in place, and fill their difference. See `TWICE`, `CHANGED_TWICE`.
+@entry(GIVEN_TWICE, float, float, CHANGED_TWICE)
+def _gate_twice(given: tuple[Array, ...], dt: float, ff_dt: float, changed: tuple[Array, ...]) -> tuple[int, int]:
+    """Limit torques and feed-forward torques in place, and fill their difference. See `GIVEN_TWICE`, `CHANGED_TWICE`.
 
     Return for both the number of changed torques; −1, without any change, when the arrays have different sizes.
     """
-    (angles, speeds, before, ff_before), (tau, bits, tau_ff, tau_fb) = given, changed
-    changes = _gate((angles, speeds, before, gates.table), dt, (tau, bits))
-    ff_changes = _gate((angles, speeds, ff_before, gates.ff_table), ff_dt, (tau_ff, gates.ff_bits))
+    (angles, speeds, before, ff_before, table, ff_table), (tau, bits, tau_ff, ff_bits, tau_fb) = given, changed
+    changes = _gate((angles, speeds, before, table), dt, (tau, bits))
+    ff_changes = _gate((angles, speeds, ff_before, ff_table), ff_dt, (tau_ff, ff_bits))
     if changes >= 0 and ff_changes >= 0:
         for k in range(len(tau)):
             tau_fb[k] = tau[k] - tau_ff[k]

@@ -11,7 +11,7 @@ import numpy as np
 
 from controllers.monitor.safety import JUMP, unexplained
 from idyn.library.kernels import compiled, entry
-from idyn.library.records import ArrayRecord, Indices, Matrix, Vector, written
+from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, State
 from transport.protocol.contact_input import FootSwitches
@@ -103,21 +103,17 @@ FROZEN = ("rate of the base", "joints move"), ("speeds of the joints", "base tur
 
 LIVE = 0.1  # time for which all numbers must have changed in every state before their repeats count [s]
 
+CHANGE, BOUNDS, TIMES = (*[Vector] * 6, Indices), (Vector,), (float,) * 3
+"""Arguments of the kernels.
 
-class Bounds(ArrayRecord):
-    """What changes are compared with."""
+change: (q, v, last q, last v, joint angles [rad] (na), last joint angles [rad] (na), indices of the actuated joints in v (na))
+times: since the last accepted state, since the last state, and of `PlausibilitySettings.repeated` [s]
+bounds: in the order of `NAMES`
+memory: of the rate of the base and of the joints' speeds, see `FROZEN`: time for which they changed, and for which they have
+    stayed the same while the other changed [s] (2, 2)
+"""
 
-    a: Indices  # of the actuated joints in v (na)
-    most: Matrix  # in the order of `NAMES`: after an accepted state, and after a rejected one (2, 2 or 6)
-    # of the rate of the base and of the joints' speeds, see `FROZEN`: time for which they changed, and for which they have
-    # stayed the same while the other changed [s] (2, 2)
-    memory: Matrix
-    repeated: float  # see `PlausibilitySettings` [s]
-
-
-CHANGE = (Vector,) * 6
-Change = tuple[Array, Array, Array, Array, Array, Array]
-"""q, v, last q, last v, joint angles [rad] (na), last joint angles [rad] (na)."""
+Change = tuple[Array, Array, Array, Array, Array, Array, Array]
 
 IS_SPEED = np.array([False, True, False, False, True, True])
 
@@ -135,8 +131,8 @@ class Plausibility:
         names = [OF_IMU if imu and name == "base_velocity" else (name, text) for name, text in NAMES]
         self._names = names if robot.floating else names[:2]
         once = np.array([getattr(settings, name) for name, _ in self._names])
-        self._bounds, most = Bounds(), np.array([once, np.where(IS_SPEED[: len(once)], 2.0 * once, once)])
-        self._bounds.put(most=most, memory=np.zeros((2, 2)), repeated=settings.repeated, a=robot.tree.a)
+        self._bounds = once, np.where(IS_SPEED[: len(once)], 2.0 * once, once)
+        self._repeated, self._memory = settings.repeated, np.zeros((2, 2))
         self._one_axis_each = bool((robot.tree.q_index >= 0).all())
         self._zeros = np.zeros(robot.na)
         self.reset()
@@ -145,7 +141,7 @@ class Plausibility:
         """Accept the next state without a check."""
         self.last: Measured | None = None
         self._sensed: State | None = None  # of the last accepted state, with the readings of the IMU if it has one
-        self._bounds.memory.fill(0.0)
+        self._memory.fill(0.0)
         self._t_ns = self._judged_ns = 0  # times of the last accepted state and of the last state
         self._rejected = self._frozen = False
         self.level = 0.0
@@ -175,21 +171,22 @@ class Plausibility:
         Raises ProtocolError `stale_state` for a sensor that has been frozen for some time.
         """
         if self.last is not None and self._sensed is not None:
+            most = self._bounds[self._rejected]
             robot, dt, step = self._robot, (t_ns - self._t_ns) * 1e-9, (t_ns - self._judged_ns) * 1e-9
             now, last = measured.state, self._sensed
             to, since = measured.angles, self.last.angles
             if not self._one_axis_each:
                 to, since = robot.joint_error(since, to), self._zeros
-            change = now.q, now.v, last.q, last.v, to, since
-            found, self._judged_ns = _compare(self._bounds, change, dt, step, self._rejected), t_ns
+            change = now.q, now.v, last.q, last.v, to, since, robot.tree.a
+            found, self._judged_ns = _compare(change, (dt, step, self._repeated), (most,), (self._memory,)), t_ns
             if found > 0:
                 self._frozen = True
-                (what, other), held = FROZEN[found - 1], 1e3 * self._bounds.memory[found - 1, 1]
+                (what, other), held = FROZEN[found - 1], 1e3 * self._memory[found - 1, 1]
                 problem = f"the {what} has been frozen for {held:.0f} ms: the same to the last bit, while the {other}"
                 raise ProtocolError(Code.STALE_STATE, None, problem)
             if found < 0 and not self._frozen:  # what a frozen sensor said last is long ago
-                most, jumps = self._bounds.most[int(self._rejected)], np.zeros(len(self._names))
-                joints = _jumps(self._bounds, change, dt, jumps)
+                jumps = np.zeros(len(most))
+                joints = _jumps(change, dt, jumps)
                 k = int((~(jumps <= most)).argmax())
                 joint = robot.joint_names[joints[k]] if k < len(joints) else ""
                 self.level, self._rejected = self.level + 1.0, True
@@ -204,25 +201,22 @@ class Plausibility:
             self.level = max(self.level - self._leak, 0.0)
 
 
-@entry(Bounds, CHANGE, float, float, bool)
-def _compare(bounds: Bounds, change: Change, dt: float, step: float, rejected: bool) -> int:
-    """Return −1 if a change is beyond its bound, the number of a row of `memory` (1, 2) whose sensor is frozen, else 0.
-
-    dt: time since the last accepted state, step: since the last state [s]; rejected: whether that was rejected
-    """
-    most = bounds.most[int(rejected)]
+@entry(CHANGE, TIMES, BOUNDS, written((Matrix,)))
+def _compare(change: Change, times: tuple[float, float, float], bounds: tuple[Array], memory: tuple[Array]) -> int:
+    """Return −1 if a change is beyond its bound, the number of a row of `memory` (1, 2) whose sensor is frozen, else 0."""
+    (most,), (dt, step, repeated) = bounds, times
     jumps = np.zeros(len(most))
-    _jumps(bounds, change, dt, jumps)
+    _jumps(change, dt, jumps)
     for k in range(len(jumps)):
         if not jumps[k] <= most[k]:
             return -1
-    return _repeats(bounds, change, step) if len(jumps) > 2 else 0
+    return _repeats(change, step, memory[0], repeated) if len(jumps) > 2 else 0
 
 
 @compiled
-def _repeats(bounds: Bounds, change: Change, dt: float) -> int:
+def _repeats(change: Change, dt: float, memory: Array, repeated: float) -> int:
     """Update `memory` by a time dt. Return the number of a row whose sensor is frozen, 0 without one."""
-    v, v0, a, memory, repeated = change[1], change[3], bounds.a, bounds.memory, bounds.repeated
+    v, v0, a = change[1], change[3], change[6]
     same = 0
     for k in range(len(a)):
         same += v[a[k]] == v0[a[k]]
@@ -239,14 +233,14 @@ def _repeats(bounds: Bounds, change: Change, dt: float) -> int:
     return frozen
 
 
-@entry(Bounds, CHANGE, float, written(Vector))
-def _jumps(bounds: Bounds, change: Change, dt: float, jumps: Array) -> tuple[int, int]:
+@entry(CHANGE, float, written(Vector))
+def _jumps(change: Change, dt: float, jumps: Array) -> tuple[int, int]:
     """Fill `jumps` with the largest changes, minus those that the speeds explain, in the order of `NAMES`.
 
     change: see `CHANGE`; jumps: zeros on entry; length 2 without the base, else 6
     Return (joint with the largest change of position, joint with the largest change of speed).
     """
-    (q, v, q0, v0, to, since), a = change, bounds.a
+    q, v, q0, v0, to, since, a = change
     # joints: largest |q − q₀| − max(|v|, |v₀|) dt and largest |v − v₀|
     furthest = fastest = 0
     for k in range(len(a)):
