@@ -1,6 +1,6 @@
 """Controller: computes a torque command from state and contacts, once per tick."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,8 +22,7 @@ from controllers.planners.two_legs.walker import beside
 from controllers.robot.damping import carried_late, drive_gains
 from controllers.robot.kinematics import closing
 from controllers.settings import ControllerSettings
-from idyn.contact.contacts import Surface, centres_of, contacts_from_geometry, contacts_of_places, surface_at
-from idyn.contact.terrain import Terrain
+from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
 from idyn.prediction.solve import workspace_for
@@ -36,35 +35,31 @@ from idyn.types import Array, ContactSet, Kinematics, State
 class Placed:
     """Caches the kinematics of one state, until `take`."""
 
-    def __init__(self, robot: Robot, terrain: Terrain, q: Array, v: Array) -> None:
-        """q (nq), v (nv): any state"""
-        self._robot, self._terrain = robot, terrain
+    def __init__(self, robot: Robot, find: Callable[[Kinematics], ContactSet], q: Array, v: Array) -> None:
+        """find: finds all contacts in geometry, whatever their gaps; q (nq), v (nv): any state"""
+        self._robot, self._find = robot, find
         self._kinematics = robot.terms(q, v)
         self.reset()
 
     def reset(self) -> None:
         self._state: tuple[State, bytes, bytes] | None = None
-        self._surface: Surface | None = None
+        self._contacts: ContactSet | None = None
 
     def at(self, state: State) -> Kinematics:
         """Return the kinematics of a state, computed unless they are cached."""
         own = self._state
         if self.take(state) is state:
-            own, self._surface = (state, state.q.tobytes(), state.v.tobytes()), None
+            own, self._contacts = (state, state.q.tobytes(), state.v.tobytes()), None
             self._kinematics = self._robot.kinematics(state)
         self._state = own
         return self._kinematics
 
-    def surface(self, state: State) -> Surface:
-        """Return the terrain at all contact spheres in a state, and cache it."""
+    def contacts(self, state: State) -> ContactSet:
+        """Return all contacts in a state, whatever their gaps, and cache them."""
         at = self.at(state)
-        if self._surface is None:
-            self._surface = surface_at(centres_of(self._robot, at, self._robot.spheres), self._terrain)
-        return self._surface
-
-    def known_surface(self) -> Surface | None:
-        """Return the terrain at all contact spheres in the state of the last call of `at`, None if it was not needed so far."""
-        return None if self._state is None else self._surface
+        if self._contacts is None:
+            self._contacts = self._find(at)
+        return self._contacts
 
     def take(self, state: State) -> Kinematics | State:
         """Return the kinematics of a state if they are cached and it was not modified since, else the state. Forgets the cached
@@ -132,7 +127,8 @@ class Controller:
         carried[:, [name in self._grip.pressing for name in robot.joint_names]] = 0.0  # `_grip` moves these joints
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot, carried)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
-        self._placed = Placed(robot, self.terrain, stance, np.zeros(robot.nv))
+        find = partial(contacts_from_geometry, robot, terrain=self.terrain, margin=np.inf, mu=self._mu)
+        self._placed = Placed(robot, find, stance, np.zeros(robot.nv))
         self._adjusts = bool(robot.closures.keys) or settings.speed_memory > 0.0
         self._drive = drive_gains(settings.drive, robot, stance, self._grip.joints)
         self.estimator()  # it raises for a robot that it cannot estimate
@@ -170,12 +166,16 @@ class Controller:
         touching: names of contact spheres. Exactly these become contacts, in this order; points and normals come from geometry,
             gaps are 0. None: all spheres within reach
         """
-        q, surface = (self._placed.at(at), self._placed.known_surface()) if isinstance(at, State) else (at, None)
         if touching is None:
+            q = self._placed.at(at) if isinstance(at, State) else at
             return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
-        if self.settings.contact.whole_soles:
-            touching = with_whole_soles(self.robot, touching)
-        return contacts_of_places(self.robot, q, self.terrain, touching, mu=self._mu, surface=surface)
+        keys = with_whole_soles(self.robot, touching) if self.settings.contact.whole_soles else tuple(touching)
+        if not isinstance(at, State):
+            return contacts_of_places(self.robot, at, self.terrain, keys, mu=self._mu)
+        found = self._placed.contacts(at)
+        if keys != found.keys:
+            found = found.take(np.array([found.keys.index(key) for key in keys], dtype=np.int64))
+        return msgspec.structs.replace(found, gaps=np.zeros(len(keys)))
 
     def believed(
         self, state: State, closed: tuple[str, ...], inputs: Inputs, forces: dict[str, float]
@@ -186,10 +186,10 @@ class Controller:
         closed: spheres with a closed switch; forces: sphere → sensed force [N]
         After a torque that did not reach the motors the joints tell nothing about held feet.
         """
-        robot, wanted, surface = self.robot, self._wanted, self._placed.surface(state)
+        robot, wanted, contacts = self.robot, self._wanted, self._placed.contacts(state)
         off = np.zeros(robot.na) if wanted is None else robot.joint_error(wanted, robot.joint_angles(state.q))
         since = inputs.dt, bool(inputs.follows) and wanted is not None, self._at_rest >= AT_REST
-        return self._switches.judge(surface, closed, off, since, forces, inputs.lifted)
+        return self._switches.judge(contacts, closed, off, since, forces, inputs.lifted)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick: `answer`, then `settle`."""

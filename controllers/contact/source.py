@@ -130,8 +130,7 @@ class ContactSource:
 
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
         """Return the contacts that may be passed to the prediction."""
-        near = _near(np.ascontiguousarray(contacts.gaps, np.float64), self._margin)
-        return contacts if near else contacts.within(self._margin)
+        return contacts.within(self._margin)
 
     def land(self, at: Kinematics, contacts: ContactSet, demand: Array, ground: Ground) -> tuple[ContactSet, Array, Ground]:
         """Return contacts, demand and ground, changed for the feet that touch down within the period; of sources with `lands`.
@@ -145,12 +144,6 @@ class ContactSource:
         if schedule is None:
             return ()
         return _missing(self._places.keys, schedule.stance.tobytes(), contacts.keys)
-
-
-@entry(Vector, float)
-def _near(gaps: Array, margin: float) -> bool:
-    """Return whether no gap is larger than the margin."""
-    return bool((gaps <= margin).all())
 
 
 @lru_cache(maxsize=1024)

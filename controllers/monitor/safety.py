@@ -226,9 +226,8 @@ def _limit(of: tuple[Last, Pid], given: Arrays, motion: Motion, out: Arrays, dt:
     fill(added, 0.0)
     if len(motion[0]):
         pull(pid, motion, dt, late, added)
-    if len(more):
-        for k in range(len(added)):
-            added[k] += more[k]
+    for k in range(len(more)):
+        added[k] += more[k]
     if not last.begun:
         last.begun, last.blends = True, len(applied) > 0
         copy(applied, last.first[: len(applied)])
