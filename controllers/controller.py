@@ -1,6 +1,6 @@
 """Controller: computes a torque command from state and contacts, once per tick."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,20 +15,19 @@ from controllers.feedforward import Forecast, MakeFeedForward, Target, make_feed
 from controllers.grip import Grip
 from controllers.monitor.alarms import Alarms
 from controllers.monitor.reality import MismatchMonitor
-from controllers.monitor.safety import Safety
+from controllers.monitor.safety import WITHOUT, Safety
 from controllers.monitor.switches import Switches
 from controllers.planners.targets import LAST_LEVEL
 from controllers.planners.two_legs.walker import beside
 from controllers.robot.damping import carried_late, drive_gains
 from controllers.robot.kinematics import closing
 from controllers.settings import ControllerSettings
-from idyn.contact.contacts import Surface, centres_of, contacts_from_geometry, contacts_of_places, surface_at
-from idyn.contact.terrain import Terrain
+from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
 from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
 from idyn.prediction.solve import workspace_for
 from idyn.tasks import PostureTask, TaskStack
-from idyn.terms.dynamics import evaluate
+from idyn.terms.dynamics import NOTHING, evaluate
 from idyn.terms.inputs import check_size
 from idyn.types import Array, ContactSet, Kinematics, State
 
@@ -36,35 +35,31 @@ from idyn.types import Array, ContactSet, Kinematics, State
 class Placed:
     """Caches the kinematics of one state, until `take`."""
 
-    def __init__(self, robot: Robot, terrain: Terrain, q: Array, v: Array) -> None:
-        """q (nq), v (nv): any state"""
-        self._robot, self._terrain = robot, terrain
+    def __init__(self, robot: Robot, find: Callable[[Kinematics], ContactSet], q: Array, v: Array) -> None:
+        """find: finds all contacts in geometry, whatever their gaps; q (nq), v (nv): any state"""
+        self._robot, self._find = robot, find
         self._kinematics = robot.terms(q, v)
         self.reset()
 
     def reset(self) -> None:
         self._state: tuple[State, bytes, bytes] | None = None
-        self._surface: Surface | None = None
+        self._contacts: ContactSet | None = None
 
     def at(self, state: State) -> Kinematics:
         """Return the kinematics of a state, computed unless they are cached."""
         own = self._state
         if self.take(state) is state:
-            own, self._surface = (state, state.q.tobytes(), state.v.tobytes()), None
+            own, self._contacts = (state, state.q.tobytes(), state.v.tobytes()), None
             self._kinematics = self._robot.kinematics(state)
         self._state = own
         return self._kinematics
 
-    def surface(self, state: State) -> Surface:
-        """Return the terrain at all contact spheres in a state, and cache it."""
+    def contacts(self, state: State) -> ContactSet:
+        """Return all contacts in a state, whatever their gaps, and cache them."""
         at = self.at(state)
-        if self._surface is None:
-            self._surface = surface_at(centres_of(self._robot, at, self._robot.spheres), self._terrain)
-        return self._surface
-
-    def known_surface(self) -> Surface | None:
-        """Return the terrain at all contact spheres in the state of the last call of `at`, None if it was not needed so far."""
-        return None if self._state is None else self._surface
+        if self._contacts is None:
+            self._contacts = self._find(at)
+        return self._contacts
 
     def take(self, state: State) -> Kinematics | State:
         """Return the kinematics of a state if they are cached and it was not modified since, else the state. Forgets the cached
@@ -120,21 +115,20 @@ class Controller:
         self._trajectory.on(self.terrain, contact.terrain.known)
         self._trajectory.prepare()
         self._delay_compensation = DelayCompensation(robot, period)
+        self._safety = Safety(settings.safety, robot, robot.limits, stance, period)
         self._monitor = MismatchMonitor(settings.reality, robot, period)
-        self._alarms = Alarms(settings.alarms, robot, period, stance)
+        self._alarms = Alarms(settings.alarms, robot, period, stance, self._safety, self._monitor)
         self._switches = Switches(settings.alarms, robot)
         self._feedback, gains = JointFeedback(settings.feedback, robot), settings.feedback
         self._aimed = angles, velocity, acceleration = np.zeros((3, robot.na))
         fields: dict[str, Any] = {"angles": angles, "velocity": velocity, "acceleration": acceleration, "level": LAST_LEVEL}
         self._below = PostureTask(name="reference", stiffness=gains.kp, damping=gains.kd, **fields)
-        self._torque_feedback = JointFeedback(settings.torque_feedback, robot)
-        dampings = settings.torque_feedback.kd, settings.feedback.kd
-        self._carried = carried_late(dampings, robot, stance, period, MAX_TICKS)
+        carried = carried_late((settings.torque_feedback.kd, gains.kd), robot, stance, period, MAX_TICKS)
+        carried[:, [name in self._grip.pressing for name in robot.joint_names]] = 0.0  # `_grip` moves these joints
+        self._torque_feedback = JointFeedback(settings.torque_feedback, robot, carried)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
-        self._safety = Safety(settings.safety, robot, robot.limits, stance, period)
-        self._no_torque = np.zeros(robot.na)
-        self._placed = Placed(robot, self.terrain, stance, np.zeros(robot.nv))
-        self._no_torque.flags.writeable = False
+        find = partial(contacts_from_geometry, robot, terrain=self.terrain, margin=np.inf, mu=self._mu)
+        self._placed = Placed(robot, find, stance, np.zeros(robot.nv))
         self._adjusts = bool(robot.closures.keys) or settings.speed_memory > 0.0
         self._drive = drive_gains(settings.drive, robot, stance, self._grip.joints)
         self.estimator()  # it raises for a robot that it cannot estimate
@@ -172,12 +166,16 @@ class Controller:
         touching: names of contact spheres. Exactly these become contacts, in this order; points and normals come from geometry,
             gaps are 0. None: all spheres within reach
         """
-        q, surface = (self._placed.at(at), self._placed.known_surface()) if isinstance(at, State) else (at, None)
         if touching is None:
+            q = self._placed.at(at) if isinstance(at, State) else at
             return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
-        if self.settings.contact.whole_soles:
-            touching = with_whole_soles(self.robot, touching)
-        return contacts_of_places(self.robot, q, self.terrain, touching, mu=self._mu, surface=surface)
+        keys = with_whole_soles(self.robot, touching) if self.settings.contact.whole_soles else tuple(touching)
+        if not isinstance(at, State):
+            return contacts_of_places(self.robot, at, self.terrain, keys, mu=self._mu)
+        found = self._placed.contacts(at)
+        if keys != found.keys:
+            found = found.take(np.array([found.keys.index(key) for key in keys], dtype=np.int64))
+        return msgspec.structs.replace(found, gaps=np.zeros(len(keys)))
 
     def believed(
         self, state: State, closed: tuple[str, ...], inputs: Inputs, forces: dict[str, float]
@@ -188,10 +186,10 @@ class Controller:
         closed: spheres with a closed switch; forces: sphere → sensed force [N]
         After a torque that did not reach the motors the joints tell nothing about held feet.
         """
-        robot, wanted, surface = self.robot, self._wanted, self._placed.surface(state)
+        robot, wanted, contacts = self.robot, self._wanted, self._placed.contacts(state)
         off = np.zeros(robot.na) if wanted is None else robot.joint_error(wanted, robot.joint_angles(state.q))
         since = inputs.dt, bool(inputs.follows) and wanted is not None, self._at_rest >= AT_REST
-        return self._switches.judge(surface, closed, off, since, forces, inputs.lifted)
+        return self._switches.judge(contacts, closed, off, since, forces, inputs.lifted)
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick: `answer`, then `settle`."""
@@ -209,13 +207,13 @@ class Controller:
             return
         (at, forecast, commanded), self._unsettled = self._unsettled, None
         prediction, contacts = forecast.prediction, forecast.contacts
-        if prediction is not None:
+        if prediction is not None and forecast.tau is not None:
             self._delay_compensation.record(at.v, prediction.v_plus, prediction.dt)
             problem = workspace_for(self.robot, len(contacts.keys)).problem
             if self._grip.pressing:  # the prediction used a model with fewer actuated joints
                 ground, dt = self.settings.ground.build(), prediction.dt
                 evaluate(self.robot, at, contacts, dt=dt, ground=ground, into=problem)
-            self._monitor.expect(prediction, commanded - forecast.tau, problem.dynamics)
+            self._monitor.expect(prediction, (commanded, forecast.tau), problem.dynamics)
 
     def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """Compute the command of a tick. Raises InputError for a state or a schedule of wrong size, but never for values."""
@@ -223,25 +221,23 @@ class Controller:
         self.settle()
         try:
             at = robot.kinematics(self._placed.take(state))
-            fault = self._safety.fault(at, inputs.dt)
+            alarm = self._alarms.judge(at, inputs, self._wanted, lies=self._lies)
         except (TypeError, ValueError):  # arrays of a type that Pinocchio or compiled code does not accept
             at = robot.kinematics(given_state(state, robot))
-            fault = self._safety.fault(at, inputs.dt)
-        if inputs.estop or fault:
-            return self._stopped(at, Mode.DAMPING if inputs.estop else Mode.FAULT, inputs.estop or fault)
-        mismatch = self._monitor.measure(at, inputs)
-        angles, speeds = at.q[robot.tree.q_index] if robot.one_axis_each else robot.joint_angles(at.q), at.v[robot.tree.a]
-        last = self._wanted, self._safety.last
-        alarm = self._alarms.judge(at, (angles, speeds), inputs, last, mismatch, lies=self._lies)
+            alarm = self._alarms.judge(at, inputs, self._wanted, lies=self._lies)
+        if inputs.estop:
+            return self._stopped(at, Mode.DAMPING, inputs.estop)
         if alarm is not None and alarm.stops:
             return self._stopped(at, Mode.FAULT, alarm.message)
+        mismatch, (angles, speeds) = self._alarms.mismatch, self._alarms.joints
         if self._feedforward.senses:
             self._feedforward.measure(contacts, inputs.sensed_force)
         if self._adjusts or inputs.delay:
             at, angles, speeds = self._acting(at, angles, inputs)
         reference = self._referred(at, contacts, inputs, angles)
         # q̈_des = q̈_ref + Kp (q_ref ⊖ q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref ⊖ q) dt   [MATHEMATICS §8]
-        demand = self._feedback.add_to(reference.a, reference, (angles, speeds), inputs.dt)
+        motion = self._feedback.motion(reference, (angles, speeds))
+        demand = self._feedback.add_to(reference.a, motion, inputs.dt)
         grip = self._grip.torque(angles, speeds) if self._grips else None
         asked = reference.tasks if inputs.tasks is None else inputs.tasks
         tasks = self._tasks(at, reference, asked) if asked is not None and self.realises_tasks else None
@@ -250,15 +246,16 @@ class Controller:
         if forecast.tau is None:
             return self._without_answer(at, forecast.message)
         self._unanswered = max(self._unanswered - 0.02, 0.0)
-        feedback = self._no_torque  # τ = limits(τ_ff + PID on torque + virtual forces at the feet + grip)
-        if self._torque_feedback.active and tasks is None:  # it would pull towards the reference of the joints
-            feedback = self._torque_feedback.add_to(feedback, reference, (angles, speeds), inputs.dt)
-            feedback *= self._carried[min(round(inputs.delay / self.settings.period), MAX_TICKS)]
+        # τ = limits(τ_ff + PID on torque + virtual forces at the feet + grip)
+        pid, more, feedback = self._torque_feedback, NOTHING, np.empty(robot.na)
         if self._stabilisation.active and tasks is None:
-            feedback = feedback + self._stabilisation.torque(at, forecast.contacts, reference.base, reference.pose)
+            more = self._stabilisation.torque(at, forecast.contacts, reference.base, reference.pose)
         if grip is not None:  # it replaces the feedback of the joints that press
-            feedback = self._grip.filled(self._grip.prescribed(feedback)) + grip
-        tau, limited_by = self._safety.limit(forecast.tau + feedback, inputs.dt, inputs.tau_applied)
+            more = grip + (self._grip.filled(self._grip.prescribed(more)) if len(more) else 0.0)
+        late = min(round(inputs.delay / self.settings.period), MAX_TICKS) if inputs.delay else 0
+        pulls = pid.active and tasks is None  # it would pull towards the reference of the joints
+        beside = (pid.pid, motion, late, more) if pulls else (*WITHOUT[:3], more)
+        tau, limited_by = self._safety.limit(forecast.tau, inputs.dt, inputs.tau_applied, beside, feedback)
         foreseen = self._feedforward.under(at, forecast, target, tau) if self._feedforward.foresees else forecast
         self._unsettled = at, foreseen, tau if grip is None else tau - grip
         problem = forecast.message or reference.problem or inputs.doubt
@@ -312,8 +309,8 @@ class Controller:
             reference = self._grip.reference(reference, contacts, angles)
         # with commanded tasks the joints do not follow their reference: alarms compare them with themselves
         self._lies = reference.drags
-        self._wanted = reference.q if inputs.tasks is None or not self.realises_tasks else angles
-        stands = reference.schedule is not None and bool(reference.schedule.stance.all())
+        self._wanted = reference.q if inputs.tasks is None or not self.realises_tasks else angles.copy()
+        stands = reference.schedule is not None and b"\0" not in reference.schedule.stance.tobytes()
         self._at_rest = self._at_rest + inputs.dt if stands else 0.0
         return reference
 
@@ -326,7 +323,7 @@ class Controller:
     def _stopped(self, at: Kinematics, mode: Mode, message: str) -> Command:
         zero = np.zeros(self.robot.na)
         tau = self._safety.damping(at)
-        self._safety.record(tau)
+        self._safety.send(tau)
         return Command(
             tau=tau, tau_ff=zero, tau_fb=zero, limited_by=zero.astype(np.int64), mode=mode,
             prediction=None, message=message,
@@ -339,7 +336,7 @@ class Controller:
             return self._stopped(at, Mode.FAULT, f"no torque in more than {most} ticks: {reason}")
         if self.settings.safety.fallback == "hold" and last is not None:
             command = self._stopped(at, Mode.HOLD, reason)
-            self._safety.record(last)
+            self._safety.send(last)
             return msgspec.structs.replace(command, tau=last)
         return self._stopped(at, Mode.DAMPING, reason)
 

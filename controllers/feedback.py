@@ -12,8 +12,8 @@ from controllers.config.tables import within
 from controllers.robot.kinematics import contact_places
 from idyn.contact.contacts import fill_centres
 from idyn.errors import ConfigError
-from idyn.library.kernels import entry, stack_array
-from idyn.library.records import Indices, Matrix, Vector, written
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.records import ArrayRecord, Indices, Matrix, Vector, written
 from idyn.model import so3
 from idyn.model.robot import Robot
 from idyn.terms.dynamics import contact_jacobian
@@ -36,57 +36,82 @@ class FeedbackSettings(Settings, frozen=True):
     integral_limit: Annotated[float, within(0, 1e6, "rad/s² (on torque: N·m)")] = 20.0  # limit of the integral term [rad/s²]
 
 
-MOTION, SUMS = (Vector,) * 5, written((Vector, Vector))  # arguments `motion`, `sums` of `_add`
+class Pid(ArrayRecord):
+    """Gains and integral of a PID on joint positions."""
+
+    kp: float
+    kd: float
+    ki: float
+    most: float  # limit of the integral
+    integral: Vector  # (na)
+    shares: Matrix  # share of the joints' feedback after each number of ticks of delay (ticks, na)
+
+    def __init__(self, gains: tuple[float, float, float, float], shares: Array) -> None:
+        self.put(**dict(zip(("kp", "kd", "ki", "most"), gains, strict=True)))
+        self.put(integral=np.zeros(shares.shape[1]), shares=shares)
+
+
+MOTION = (Vector,) * 4
+Motion = tuple[Array, Array, Array, Array]
+"""Reference angles, measured angles, reference velocities, measured velocities of the joints, each (na)."""
 
 
 class JointFeedback:
     """PID on joint positions. Stores the integral."""
 
-    def __init__(self, settings: FeedbackSettings, robot: Robot) -> None:
-        self._gains = settings.kp, settings.kd, settings.ki, settings.integral_limit
-        self._error, self._one_axis_each = robot.joint_error, robot.one_axis_each
-        self._integral, self._zero = np.zeros(robot.na), np.zeros(robot.na)
+    def __init__(self, settings: FeedbackSettings, robot: Robot, shares: Array | None = None) -> None:
+        """shares: see `Pid`; None: all of it, whatever the delay"""
+        gains = settings.kp, settings.kd, settings.ki, settings.integral_limit
+        self.pid = Pid(gains, np.ones((1, robot.na)) if shares is None else shares)
+        self._error, self._one_axis_each, self._zero = robot.joint_error, robot.one_axis_each, np.zeros(robot.na)
         self.active = max(settings.kp, settings.kd, settings.ki) > 0.0
 
     def reset(self) -> None:
-        self._integral[:] = 0.0
+        self.pid.integral.fill(0.0)
 
-    def add_to(self, base: Array, reference: Reference, joints: tuple[Array, Array], dt: float) -> Array:
+    def motion(self, reference: Reference, joints: tuple[Array, Array]) -> Motion:
+        """Return what the PID compares. joints: measured angles [rad] and speeds [rad/s] (na)"""
+        angles, speeds = joints
+        if self._one_axis_each:
+            return reference.q, angles, reference.v, speeds
+        return self._error(angles, reference.q), self._zero, reference.v, speeds
+
+    def add_to(self, base: Array, motion: Motion, dt: float) -> Array:
         """Return `base` plus the feedback term (na): q̈_des [rad/s²] if `base` is the reference acceleration.
 
-        joints: measured angles [rad] and speeds [rad/s] (na)
         Raises ValueError if the sizes differ.
         """
-        (angles, speeds), total, wanted = joints, np.empty(len(base)), reference.q
-        if not self._one_axis_each:
-            angles, wanted = self._zero, self._error(angles, wanted)
-        if not _add((base, wanted, angles, reference.v, speeds), self._gains, dt, (self._integral, total)):
-            sizes = f"{len(base)}, {len(wanted)}, {len(reference.v)}"
-            raise ValueError(f"expected base, reference angles and velocity of {len(speeds)} joints, got {sizes}")
+        total = base.copy()
+        if not _add(self.pid, motion, dt, total):
+            sizes = f"{len(base)}, {len(motion[0])}, {len(motion[2])}"
+            raise ValueError(f"expected base, reference angles and velocity of {len(motion[3])} joints, got {sizes}")
         return total
 
 
-@entry(MOTION, (float,) * 4, float, SUMS)
-def _add(motion: tuple[Array, ...], gains: tuple[float, float, float, float], dt: float, sums: tuple[Array, Array]) -> bool:
-    """Fill `base` plus the feedback term (na) and update the integral. Return False if the sizes differ.
-
-    motion: (base, reference angles, measured angles, reference velocities, measured velocities), each (na)
-    gains: (kp, kd, ki, limit of the integral); sums: output: (integral, total), each (na)
-    """
-    (base, wanted, angles, v, speeds), (kp, kd, ki, limit), (integral, total), n = motion, gains, sums, len(sums[1])
-    if not len(base) == len(wanted) == len(angles) == len(v) == len(speeds) == len(integral) == n:
-        return False
-    ki_dt = ki * dt
-    for k in range(n):
+@compiled
+def pull(pid: Pid, motion: Motion, dt: float, late: int, total: Array) -> None:
+    """Add the feedback term to `total` (na) and update the integral. late: delay [ticks]"""
+    (wanted, angles, v, speeds), integral, ki_dt, most = motion, pid.integral, pid.ki * dt, pid.most
+    for k in range(len(total)):
         # Kp (q_ref − q) + Kd (q̇_ref − q̇) + Ki ∫ (q_ref − q) dt
         error = wanted[k] - angles[k]
-        correction = kp * error + kd * (v[k] - speeds[k])
+        correction = pid.kp * error + pid.kd * (v[k] - speeds[k])
         if ki_dt > 0.0:
             integral[k] += ki_dt * error
-            if abs(integral[k]) > limit:
-                integral[k] = limit if integral[k] > 0.0 else -limit
-        total[k] = base[k] + (correction + integral[k])
-    return True
+            if abs(integral[k]) > most:
+                integral[k] = most if integral[k] > 0.0 else -most
+        total[k] += (correction + integral[k]) * pid.shares[late, k]
+
+
+@entry(Pid, MOTION, float, written(Vector))
+def _add(pid: Pid, motion: Motion, dt: float, total: Array) -> bool:
+    """Add the feedback term without delay, see `pull`. Return False if the sizes differ."""
+    fits = len(total) == len(pid.integral)
+    for each in motion:
+        fits = fits and len(each) == len(total)
+    if fits:
+        pull(pid, motion, dt, 0, total)
+    return fits
 
 
 Gains = tuple[float, float, float, float, float, float]
@@ -194,19 +219,16 @@ class Spread:
         angles: reference joint angles [rad] (na)
         """
         robot, keys = self._robot, contacts.keys
-        force, places = np.zeros((len(keys), 3)), robot.spheres
+        force, places = np.empty((len(keys), 3)), robot.spheres
         if keys != places.keys:
             places = places.among(keys)
-        if 0 < len(keys) == len(places.keys):
-            if robot.one_axis_each:
-                q = at.q.copy()
-                q[robot.tree.q_index] = angles
-            else:
-                q = robot.with_joint_angles(at.q, angles)
-            robot.place(q)
-            normals = np.ascontiguousarray(contacts.normals, np.float64)
-            given = at.placements, robot.placements, places.offsets, normals
-            _lean(given, (places.joints,), (force,), self._stiffness, self._most / len(keys))
+        if not 0 < len(keys) == len(places.keys):
+            force.fill(0.0)
+            return force
+        robot.place(robot.with_joint_angles(at.q, angles))
+        normals = np.ascontiguousarray(contacts.normals, np.float64)
+        given = at.placements, robot.placements, places.offsets, normals
+        _lean(given, (places.joints,), (force,), self._stiffness, self._most / len(keys))
         return force
 
 

@@ -130,8 +130,7 @@ class ContactSource:
 
     def pick(self, contacts: ContactSet, schedule: Schedule | None) -> ContactSet:
         """Return the contacts that may be passed to the prediction."""
-        near = max(contacts.gaps.tolist(), default=self._margin) <= self._margin
-        return contacts if near else contacts.within(self._margin)
+        return contacts.within(self._margin)
 
     def land(self, at: Kinematics, contacts: ContactSet, demand: Array, ground: Ground) -> tuple[ContactSet, Array, Ground]:
         """Return contacts, demand and ground, changed for the feet that touch down within the period; of sources with `lands`.

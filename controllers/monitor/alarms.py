@@ -11,9 +11,12 @@ from controllers.command import Inputs, Mismatch
 from controllers.config.loading import NonNegative, Settings
 from controllers.config.numbers import Numbers
 from controllers.feedback import MAX_TICKS
-from controllers.monitor.windows import REALITY, AlarmState, watch
+from controllers.monitor.reality import MismatchMonitor
+from controllers.monitor.safety import Safety
+from controllers.monitor.windows import REALITY, AlarmState, Watched, judge
 from controllers.robot.kinematics import contact_places, feet_of
 from idyn.model.robot import Robot
+from idyn.terms.dynamics import NO_FORCES, NOTHING
 from idyn.types import Array, Kinematics
 
 
@@ -158,9 +161,15 @@ OF_ANGLES = ("joint_drift", "joint_frozen", "joint_rigid")
 
 
 class Alarms:
-    """Watches the states and torques of one robot."""
+    """Judges the states of one robot: faults, mismatch with the prediction, and alarms.
 
-    def __init__(self, settings: AlarmSettings, robot: Robot, period: float, stance: Array) -> None:
+    mismatch: with the last prediction that was compared, None before the first
+    joints: angles [rad] and speeds [rad/s] of the last state (na), until the next one
+    """
+
+    def __init__(
+        self, settings: AlarmSettings, robot: Robot, period: float, stance: Array, safety: Safety, monitor: MismatchMonitor
+    ) -> None:
         """period: control period [s]; stance: configuration in which the robot stands (nq)"""
         self._robot, self._period = robot, period
         stops = [getattr(settings, each.stop) for each in ALARMS]
@@ -177,46 +186,46 @@ class Alarms:
             lowest = float((contact_places(robot, stance)[:, 2] - spheres.radii).min())
             base, centre = float(stance[2]) - lowest, float(robot.center_of_mass(stance)[2]) - lowest
             self._record.put(feet=np.ascontiguousarray(feet, np.float64), tall=base, size=max(base, centre))
-        self._unknown = np.empty(0)
-        self._power = Power(settings, robot)
+        self._power, self._safety, self._monitor = Power(settings, robot), safety, monitor
+        self._watched, self.joints = Watched(), (safety.record.angles, safety.record.speeds)
+        self._watched.put(last=safety.record, expected=monitor.record, alarms=self._record)
+        self.reset()
 
     def reset(self) -> None:
         self._record.reset()
         self._power.reset()
+        self.mismatch: Mismatch | None = None
 
-    def judge(
-        self,
-        at: Kinematics,
-        joints: tuple[Array, Array],
-        inputs: Inputs,
-        last: tuple[Array | None, Array | None],
-        mismatch: Mismatch | None,
-        *,
-        lies: bool = False,
-    ) -> Verdict | None:
-        """Compare a state with those before it. Return the most urgent alarm, None without one.
+    def judge(self, at: Kinematics, inputs: Inputs, reference: Array | None, *, lies: bool = False) -> Verdict | None:
+        """Compare a state with the limits and with those before it. Return the most urgent alarm, None without one.
 
-        at: as measured; joints: its angles [rad] and speeds [rad/s] (na)
-        last: reference angles [rad] (na) and torque [N·m] (na) of the last tick; None: unknown
-        lies: whether the reference of the last tick was that of a lying robot
+        at: as measured
+        reference: angles of the last tick [rad] (na), None: unknown; lies: whether it was that of a lying robot
         """
+        robot, asked, sensed, applied = self._robot, self._safety.last, inputs.sensed_force, inputs.tau_applied
+        applied = inputs.tau_measured if applied is None else applied
+        late = round(inputs.delay / self._period) if inputs.delay else 0  # [ticks]
+        follows = reference is not None and asked is not None
+        if reference is None or asked is None:
+            reference = asked = NOTHING
+        if applied is None or inputs.follows is False:
+            applied = NOTHING
+        forces = NO_FORCES if sensed is None else np.ascontiguousarray(sensed, np.float64)
+        angles = NOTHING if robot.one_axis_each else robot.joint_angles(at.q)
+        ages = 1 + late, -1 if inputs.follows is None else min(late, MAX_TICKS)
+        are = (inputs.estop != "", sensed is not None, follows, lies)
+        measured = at.q, at.v, angles, reference, asked, applied, forces, at.placements
+        why, joint, value, compared, motion, force, degraded, found = judge(self._watched, inputs.dt, ages, are, measured)
+        if why or inputs.estop:
+            return Verdict(self._safety.fault(why, joint, value), True) if why else None
+        if compared:
+            self.mismatch = self._monitor.told(motion, None if sensed is None else force, degraded)
         power = None
         if inputs.temperature is not None or inputs.voltage is not None:
             power = self._power.judge(inputs)
             if power is not None and power.stops:
                 return power
-        reference, asked = last
-        if reference is None or asked is None:
-            self._record.put(tick=0)
-            return power
-        applied = inputs.tau_applied if inputs.tau_applied is not None else inputs.tau_measured
-        if applied is None or inputs.follows is False:
-            applied = self._unknown
-        lag = -1 if inputs.follows is None else min(round(inputs.delay / self._period), MAX_TICKS) if inputs.delay else 0
-        problem = "" if mismatch is None else mismatch.problem
-        measured = at.q, at.v, *joints, reference, asked, applied, at.placements
-        found = watch(self._record, inputs.dt, lag, problem != "", lies, measured)
-        return power if found < 0 else self._verdict(*divmod(found, 2), problem)
+        return power if found < 0 else self._verdict(*divmod(found, 2), "" if self.mismatch is None else self.mismatch.problem)
 
     def _verdict(self, k: int, stops: int, mismatch: str) -> Verdict:
         """Return alarm k with its message. mismatch: that of the mismatch monitor"""

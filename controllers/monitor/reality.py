@@ -8,22 +8,21 @@ cancel in the sums are not detected: feet that slip apart, or joint friction whi
 """
 
 import math
-from collections import deque
-from itertools import cycle
 
 import numpy as np
 
-from controllers.command import Inputs, Mismatch
+from controllers.command import Mismatch
 from controllers.config.loading import NonNegative, Settings
+from controllers.config.numbers import Numbers
 from controllers.feedback import MAX_TICKS
 from idyn.errors import ConfigError
 from idyn.library.kernels import compiled, entry, stack_array
-from idyn.library.records import Indices, Matrix, Vector, written
+from idyn.library.records import ArrayRecord, Cube, Flags, Indices, Matrix, Vector
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import axpy, backward, cholesky, copy, copy_rows, dot, fill, fill_rows, forward
 from idyn.status import Status
 from idyn.terms.stages import Dynamics
-from idyn.types import Array, Kinematics, Prediction, Record, State
+from idyn.types import Array, Prediction
 
 EPSILON = 1e-9  # regularisation of J M⁻¹ Jᵀ, relative to its mean diagonal. It permits redundant contact rows
 
@@ -148,16 +147,39 @@ class RealitySettings(Settings, frozen=True):
     recovered: NonNegative = 0.12  # the mode recovers when neither motion nor force exceeds this; ≤ degraded
 
 
-class _Expected(Record, frozen=True):
-    """Prediction for the period in which a torque acts."""
-
-    acceleration: Array  # a [m/s², rad/s²] (nv)
-    force: Array  # sum of the contact forces in the world frame [N] (3)
-    M_u: Array  # rows of the inertia matrix without a motor (nu, nv)
+class RealityNumbers(Numbers, settings=RealitySettings):
+    """Numbers of the settings."""
 
 
-ANSWER, EXPECTED = (Vector, Vector, Matrix, Vector), written((Vector, Vector, Matrix))
-KNOWN, MEANS = (Matrix, Indices, Vector, Vector, Vector), written((Vector,))  # arguments of `_expect`, `_measure`
+class Expectations(ArrayRecord):
+    """Predictions for the periods in which the last torques act, in a ring of T ticks, and their mean differences."""
+
+    acceleration: Matrix  # a [m/s², rad/s²] (T, nv)
+    force: Matrix  # sums of the contact forces in the world frame [N] (T, 3)
+    M_u: Cube  # rows of the inertia matrix without a motor (T, nu, nv)
+    known: Flags  # of which ticks there is a prediction (T)
+    v: Vector  # measured last (nv)
+    mean: Vector  # x (nv)
+    borne: Vector  # mean difference of the sums of the contact forces [N] (3)
+    u: Indices  # of the rows without a motor (nu)
+    rows: Indices  # stops: row, index of the position, range, see `idyn.model.tree.Stops`
+    q: Indices
+    low: Vector
+    high: Vector
+    tick: int  # number of states since `reset`
+    limits: RealityNumbers
+    longest: float  # time between two states that are compared [s]
+    mass: float  # [kg]
+    weight: float  # [N]
+    exceeded: float  # time above the limit [s]
+    degraded: bool  # whether it exceeded `patience`
+
+    def __init__(self, settings: RealitySettings, robot: Robot, longest: float) -> None:
+        ticks, nv, nu, stops = MAX_TICKS + 1, robot.nv, robot.nu, robot.stops
+        self.put(acceleration=np.zeros((ticks, nv)), force=np.zeros((ticks, 3)), M_u=np.zeros((ticks, nu, nv)))
+        self.put(known=np.zeros(ticks, np.bool_), v=np.zeros(nv), mean=np.zeros(nv), borne=np.zeros(3), u=robot.tree.u)
+        self.put(rows=stops.rows, q=stops.q, low=stops.low, high=stops.high, limits=RealityNumbers(settings))
+        self.put(longest=longest, mass=robot.total_mass, weight=robot.weight)
 
 
 class MismatchMonitor:
@@ -169,79 +191,29 @@ class MismatchMonitor:
             raise ConfigError("reality.memory", f"expected a finite number > 0, got {settings.memory}")
         if settings.recovered > settings.degraded:
             raise ConfigError("reality.recovered", f"expected ≤ degraded = {settings.degraded:g}, got {settings.recovered:g}")
-        self._settings, self._robot, self._period = settings, robot, period
-        self._g, self._weight = robot.weight / robot.total_mass, robot.weight
-        self._expected: deque[_Expected | None] = deque(maxlen=MAX_TICKS + 1)
-        sizes = {"acceleration": robot.nv, "force": 3, "M_u": (robot.nu, robot.nv)}
-        buffers = [_Expected(**{name: np.empty(size) for name, size in sizes.items()}) for _ in range(MAX_TICKS + 1)]
-        self._buffers = cycle(buffers)  # as many as the queue holds: reused in order
+        self._settings, self._g = settings, robot.weight / robot.total_mass
+        self.record = Expectations(settings, robot, (MAX_GAP + 0.5) * period)
+        self._moves_freely = robot.nu > 0
         self.reset()
 
     def reset(self) -> None:
-        self._expected.clear()
-        self._before: Array | None = None
-        self._mean, self._force = np.zeros(self._robot.nv), np.zeros(3)
-        self._exceeded, self._degraded = 0.0, False  # time above the limit [s], and whether it exceeded `patience`
-        self._latest: Mismatch | None = None
+        for means in (self.record.mean, self.record.borne, self.record.known):
+            means.fill(0)
+        self.record.put(tick=0, exceeded=0.0, degraded=False)
 
-    def measure(self, at: State | Kinematics, inputs: Inputs) -> Mismatch | None:
-        """Compare the measured velocity with the prediction for the time since the last call.
+    def told(self, motion: float, force: float | None, degraded: bool) -> Mismatch:
+        """Return the mismatch for the results of `compare`."""
+        moved = motion if self._moves_freely else None
+        return Mismatch(motion=moved, force=force, problem=self._message(moved, force) if degraded else "")
 
-        Returns the last result if there is nothing to compare, None before the first.
-        """
-        before, self._before, expected = self._before, at.v.copy(), None
-        k = 1 + round(inputs.delay / self._period) if inputs.delay else 1  # age of the torque that acted [ticks]
-        if k <= len(self._expected):
-            expected = self._expected[-k]
-        self._expected.append(None)  # `expect` replaces it
-        if before is None or expected is None or not 0.0 < inputs.dt < (MAX_GAP + 0.5) * self._period:
-            return self._latest
-        # weight of the new difference in the means: 1 − e^{−dt/τ}
-        share, robot, motion = -math.expm1(-inputs.dt / self._settings.memory), self._robot, None
-        if robot.nu:
-            rows = self._counted(expected.M_u, at.q) if robot.stops.rows.size else (expected.M_u, robot.tree.u)
-            known = *rows, self._before, before, expected.acceleration
-            # √(rᵀ M_uu⁻¹ r / m) / g
-            motion = math.sqrt(_measure(known, (self._mean,), inputs.dt, share) / robot.total_mass) / self._g
-        force = None if inputs.sensed_force is None else self._bearing(inputs.sensed_force, expected.force, share)
-        limits, worst = self._settings, max(motion or 0.0, force or 0.0)
-        self._exceeded = self._exceeded + inputs.dt if worst > limits.degraded else 0.0
-        self._degraded = worst > limits.recovered if self._degraded else self._exceeded > limits.patience
-        problem = self._message(motion, force) if self._degraded else ""
-        self._latest = Mismatch(motion=motion, force=force, problem=problem)
-        return self._latest
-
-    def expect(self, prediction: Prediction, beyond: Array, dynamics: Dynamics) -> None:
+    def expect(self, prediction: Prediction, torques: tuple[Array, Array], dynamics: Dynamics) -> None:
         """Record the prediction of this tick. Ignores a prediction that is not certified.
 
-        beyond: commanded minus predicted torque [N·m] (na)
+        torques: commanded and predicted [N·m] (na)
         dynamics: dynamics terms from which the prediction was computed
         """
-        if prediction.status is not Status.SOLVED and not prediction.status.certified:
-            return
-        expected = next(self._buffers)
-        answer = prediction.v_plus, prediction.p, prediction.force, beyond
-        _expect(dynamics, answer, (expected.acceleration, expected.force, expected.M_u), prediction.dt)
-        self._expected[-1] = expected
-
-    def _counted(self, M_u: Array, q: Array) -> tuple[Array, Array]:
-        """Return the rows M_u that count, and their indices: not those of joints at their stops."""
-        u, stops = self._robot.tree.u, self._robot.stops
-        held = (q[stops.q] < stops.low + AT_STOP) | (q[stops.q] > stops.high - AT_STOP)
-        if not held.any():
-            return M_u, u
-        counted = np.delete(np.arange(len(u)), stops.rows[held])
-        return M_u[counted], u[counted]
-
-    def _bearing(self, sensed: Array, expected: Array, share: float) -> float:
-        """Update the mean of the force difference, the sum over contacts of `sensed` minus `expected`. Return its norm divided
-        by the weight of the robot [–].
-
-        sensed: measured contact forces [N] (n, 3); expected: predicted sum of the contact forces [N] (3)
-        share: weight of the new difference in the mean
-        """
-        self._force += share * (sensed.sum(axis=0) - expected - self._force)
-        return math.hypot(*self._force.tolist()) / self._weight
+        if prediction.status is Status.SOLVED or prediction.status.certified:
+            _expect(self.record, dynamics, (prediction.v_plus, prediction.p, prediction.force, *torques), prediction.dt)
 
     def _message(self, motion: float | None, force: float | None) -> str:
         """Return the message: which figure exceeds its limit, and possible causes."""
@@ -257,14 +229,14 @@ class MismatchMonitor:
         return f"{motion_off}, the contact forces by {100 * force:.0f} % of the weight: contacts or motors are not as modelled"
 
 
-@entry(Dynamics, ANSWER, EXPECTED, float)
-def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
-    """Fill the fields of an `_Expected`.
+@entry(Expectations, Dynamics, (Vector, Vector, Matrix, Vector, Vector), float)
+def _expect(e: Expectations, d: Dynamics, answer: Arrays, dt: float) -> None:
+    """Record the prediction of this tick.
 
-    answer: (v⁺ (nv), p (3n), contact forces [N] (n, 3)) of a prediction over dt [s], and commanded minus predicted torque [N·m]
-        (na)
+    answer: (v⁺ (nv), p (3n), contact forces [N] (n, 3)) of a prediction over dt [s], commanded and predicted torque [N·m] (na)
     """
-    (v_plus, p, forces, beyond), (acceleration, force, M_u), more, g = answer, expected, False, d.given
+    (v_plus, p, forces, commanded, predicted), g, own, more = answer, d.given, (e.tick - 1) % len(e.known), False
+    acceleration, force, beyond = e.acceleration[own], e.force[own], stack_array(len(commanded))
     # a = (v⁺ − v)/dt, Σ f
     for j in range(len(acceleration)):
         acceleration[j] = (v_plus[j] - g.v[j]) / dt
@@ -272,36 +244,71 @@ def _expect(d: Dynamics, answer: Arrays, expected: Arrays, dt: float) -> None:
     for each in forces:
         axpy(1.0, each, force)
     # response of a and Σ f to commanded minus predicted torque, with loaded contacts fixed
-    for torque in beyond:
-        more = more or torque != 0.0
+    for k in range(len(beyond)):
+        beyond[k] = commanded[k] - predicted[k]
+        more = more or beyond[k] != 0.0
     if more:
         react(d, p, beyond, acceleration, force)
     # M_u
     for i in range(len(g.model.u)):
-        copy(g.M[g.model.u[i]], M_u[i])
+        copy(g.M[g.model.u[i]], e.M_u[own, i])
+    e.known[own] = True
 
 
-@entry(KNOWN, MEANS, float, float)
-def _measure(known: Arrays, means: Arrays, dt: float, share: float) -> float:
-    """Update the mean difference x (nv) and return rᵀ M_uu⁻¹ r with r = M_u x.
+@compiled
+def compare(e: Expectations, measured: Arrays, dt: float, age: int, senses: bool) -> tuple[bool, float, float]:
+    """Compare a state with its prediction, of `age` ticks ago. Return whether there is one, mismatch of motion [g] and force
+    [weights].
 
-    known: (M_u (nu, nv), u: indices of the rows without a motor, v (nv), previous v (nv), predicted acceleration a (nv))
-    means: tuple of one array, x
-    share: weight of the new difference Δv/dt − a
+    measured: (q (nq), v (nv), sensed contact forces on the robot [N] (n, 3)); dt: time since the last state [s]
+    senses: whether forces are sensed; otherwise their mismatch is 0, as that of motion without `u`
     """
-    (M_u, u, v, before, a), (mean,) = known, means
-    # x ← x + share (Δv/dt − a − x)
-    for k in range(len(mean)):
-        mean[k] += share * ((v[k] - before[k]) / dt - a[k] - mean[k])
+    (q, v, sensed), ticks, limits, motion, force = measured, len(e.known), e.limits, 0.0, 0.0
+    then, now = (e.tick - age) % ticks, e.tick % ticks
+    compared = age <= min(e.tick, ticks) and e.known[then] and 0.0 < dt < e.longest
+    if compared:
+        # x ← x + share (Δv/dt − a − x), share = 1 − e^{−dt/τ}
+        share, a = -math.expm1(-dt / limits.memory), e.acceleration[then]
+        for k in range(len(v)):
+            e.mean[k] += share * ((v[k] - e.v[k]) / dt - a[k] - e.mean[k])
+        if len(e.u):  # √(rᵀ M_uu⁻¹ r / m) / g
+            motion = math.sqrt(_unexplained(e, e.M_u[then], q) / e.mass) / (e.weight / e.mass)
+        if senses:
+            for c in range(3):
+                total = 0.0
+                for i in range(len(sensed)):
+                    total += sensed[i, c]
+                e.borne[c] += share * (total - e.force[then, c] - e.borne[c])
+            force = math.sqrt(dot(e.borne, e.borne)) / e.weight
+        worst = max(motion, force)
+        e.exceeded = e.exceeded + dt if worst > limits.degraded else 0.0
+        e.degraded = worst > limits.recovered if e.degraded else e.exceeded > limits.patience
+    copy(v, e.v)
+    e.known[now] = False  # `_expect` changes it
+    e.tick += 1
+    return compared, motion, force
+
+
+@compiled
+def _unexplained(e: Expectations, M_u: Array, q: Array) -> float:
+    """Return rᵀ M_uu⁻¹ r with r = M_u x, without the rows of joints at their stops."""
+    n, counted = 0, stack_array(len(e.u), np.int64)
+    for i in range(len(e.u)):
+        free = True
+        for k in range(len(e.rows)):
+            at = q[e.q[k]]
+            free = free and not (e.rows[k] == i and (at < e.low[k] + AT_STOP or at > e.high[k] - AT_STOP))
+        if free:
+            counted[n] = i
+            n += 1
     # r = M_u x, L Lᵀ = M_uu
-    n = len(u)
     L, r = stack_array((n, n)), stack_array(n)
     for i in range(n):
         r[i] = 0.0
         for j in range(n):
-            L[i, j] = M_u[i, u[j]]
-        for k in range(len(mean)):
-            r[i] += M_u[i, k] * mean[k]
+            L[i, j] = M_u[counted[i], e.u[counted[j]]]
+        for k in range(len(e.mean)):
+            r[i] += M_u[counted[i], k] * e.mean[k]
     # ‖L⁻¹ r‖²
     cholesky(L)
     forward(L, r)

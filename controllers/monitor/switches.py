@@ -16,11 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from controllers.monitor.alarms import AlarmNumbers, AlarmSettings
-from idyn.contact.contacts import Surface
 from idyn.library.kernels import compiled, entry
 from idyn.library.records import ArrayRecord, Matrix, Vector
 from idyn.model.robot import Robot
-from idyn.types import Array
+from idyn.types import Array, ContactSet
 
 OPEN, CLOSED, UNKNOWN = 0.0, 1.0, -1.0
 """Values of a switch; UNKNOWN: open, at a foot that shall be in the air: it may stay where it is while its joints move."""
@@ -110,7 +109,7 @@ class Switches:
 
     def judge(
         self,
-        surface: Surface,
+        contacts: ContactSet,
         keys: tuple[str, ...],
         off: Array,
         since: tuple[float, bool, bool],
@@ -119,7 +118,8 @@ class Switches:
     ) -> tuple[tuple[str, ...], str]:
         """Return the contact places whose switches count as closed, and which switches contradict, '' without any.
 
-        surface: the terrain at the contact spheres; keys: places with a closed switch; off: angles minus reference [rad] (na)
+        contacts: all in geometry, those of the contact spheres first; keys: places with a closed switch
+        off: angles minus reference [rad] (na)
         since: time since the last state [s], whether the asked torques acted meanwhile, and whether the plan has all feet on
             the ground; forces: place → sensed force [N]
         lifted: places that shall be in the air
@@ -131,7 +131,7 @@ class Switches:
             self._told = keys, lifted
             for k, place in enumerate(spheres.keys):
                 self._closed[k] = CLOSED if place in keys else UNKNOWN if place in lifted else OPEN
-        measured = surface.centres, spheres.radii, surface.distances, surface.normals, self._closed, force, off
+        measured = contacts.points, contacts.gaps, self._closed, force, off
         return self._corrected(keys) if watch(self._record, *since, measured) else (keys, "")
 
     def _corrected(self, keys: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
@@ -149,29 +149,24 @@ class Switches:
         return tuple(believed), f"foot switch: {'; '.join(said)}" if said else ""
 
 
-@entry(SwitchState, float, bool, bool, (Matrix, Vector, Vector, Matrix, Vector, Vector, Vector))
+@entry(SwitchState, float, bool, bool, (Matrix, Vector, Vector, Vector, Vector))
 def watch(switches: SwitchState, dt: float, acted: bool, rests: bool, measured: tuple[Array, ...]) -> int:
     """Update all switches. Return the number of switches with a finding; `found` and `values` have them.
 
     dt: time since the last state [s]; acted: whether the asked torques acted meanwhile; rests: whether the plan
         has all feet on the ground
-    measured: spheres: centres (n, 3) and radii (n) [m], distances (n) [m] and normals (n, 3) of the terrain, switches: CLOSED,
-        OPEN or UNKNOWN (n), sensed forces [N], NaN: unknown (n), angles minus reference [rad] (na)
+    measured: contact points (≥ n, 3) and gaps (≥ n) [m], switches: CLOSED, OPEN or UNKNOWN (n), sensed forces [N], NaN:
+        unknown (n), angles minus reference [rad] (na)
     """
-    centres, radii, distances, normals, closed, forces, off = measured
+    points, gaps, closed, forces, off = measured
     lowest, count = np.inf, 0
     pressing, idle = switches.limits.switch_force * switches.weight, NO_FORCE * switches.weight
-    for k in range(len(radii)):
-        lowest = min(lowest, distances[k] - radii[k])
-    for k in range(len(radii)):
-        shut, height, force = closed[k] == CLOSED, (distances[k] - radii[k]) - lowest, forces[k]
+    for k in range(len(closed)):
+        lowest = min(lowest, gaps[k])
+    for k in range(len(closed)):
+        shut, height, force = closed[k] == CLOSED, gaps[k] - lowest, forces[k]
         flies = height > switches.limits.switch_air
-        point = (
-            centres[k, 0] - radii[k] * normals[k, 0],
-            centres[k, 1] - radii[k] * normals[k, 1],
-            centres[k, 2] - radii[k] * normals[k, 2],
-        )
-        leg = _leg(switches, k, point, off, dt if acted and closed[k] == OPEN else 0.0)
+        leg = _leg(switches, k, points[k], off, dt if acted and closed[k] == OPEN else 0.0)
         # NaN compares as false: a force that is not sensed contradicts nothing
         switches.high[k] = switches.high[k] + dt if shut and flies else 0.0
         switches.pressed[k] = switches.pressed[k] + dt if not shut and not flies and force > pressing else 0.0
@@ -203,7 +198,7 @@ def watch(switches: SwitchState, dt: float, acted: bool, rests: bool, measured: 
 
 
 @compiled
-def _leg(switches: SwitchState, k: int, point: tuple[float, float, float], off: Array, dt: float) -> float:
+def _leg(switches: SwitchState, k: int, point: Array, off: Array, dt: float) -> float:
     """Update how long foot k stays where it is with an open switch. Return how far the joints of its leg have left their
     references since then. point: its contact point [m]; dt: time since the last state [s]; 0: begin anew"""
     anchor, since, square, most = switches.anchor, switches.since, 0.0, 0.0

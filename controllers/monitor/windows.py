@@ -5,6 +5,8 @@ import math
 
 import numpy as np
 
+from controllers.monitor.reality import Expectations, compare
+from controllers.monitor.safety import WITHIN, Last, fault_of
 from idyn.library.kernels import compiled, entry
 from idyn.library.records import ArrayRecord, Matrix, Vector
 from idyn.solvers.linalg import copy, fill
@@ -104,17 +106,52 @@ STANDS = 1e-3  # the reference stands while that of no joint moves by more than 
 Arrays = tuple[Array, ...]
 
 
-MEASURED = (*[Vector] * 7, Matrix)  # type of the argument `measured` of `watch`
+class Watched(ArrayRecord):
+    """What is known of a robot before a state."""
+
+    last: Last
+    expected: Expectations
+    alarms: AlarmState
 
 
-@entry(AlarmState, float, int, bool, bool, MEASURED)
+MEASURED = (*[Vector] * 6, Matrix, Matrix)  # type of the argument `measured` of `judge`
+
+
+@entry(Watched, float, (int, int), (bool, bool, bool, bool), MEASURED)
+def judge(
+    watched: Watched, dt: float, ages: tuple[int, int], are: tuple[bool, bool, bool, bool], measured: Arrays
+) -> tuple[int, int, float, bool, float, float, bool, int]:
+    """Update all memory. Return the results of `fault_of` and, without a fault, of `compare`, whether the mismatch is degraded
+    and the result of `watch`.
+
+    dt: time since the last state [s]; ages: see `compare` and `watch`
+    are: whether the emergency stop is engaged, forces are sensed, there is a reference, and it is that of a lying robot
+    measured: q, v, angles of the actuated joints (na, or 0: from q) and their reference [rad] (na), torque asked in the last
+        tick [N·m] (na), torque applied since then [N·m] (na or 0: unknown), sensed contact forces [N] (n, 3), placements, see
+        `Kinematics`
+    """
+    (q, v, angles, reference, asked, applied, sensed, placements), last = measured, watched.last
+    (stopped, senses, follows, lies), (age, lag), expected, alarm = are, ages, watched.expected, -1
+    why, joint, value = fault_of(last, q, v, dt)
+    copy(angles, last.angles[: len(angles)])
+    if why != WITHIN or stopped:
+        return why, joint, value, False, 0.0, 0.0, False, alarm
+    compared, motion, force = compare(expected, (q, v, sensed), dt, age, senses)
+    if follows:
+        seen = q, v, last.angles, last.speeds, reference, asked, applied, placements
+        alarm = watch(watched.alarms, dt, lag, expected.degraded, lies, seen)
+    else:
+        watched.alarms.tick = 0
+    return why, joint, value, compared, motion, force, expected.degraded, alarm
+
+
+@compiled
 def watch(alarms: AlarmState, dt: float, lag: int, mismatch: bool, lies: bool, measured: Arrays) -> int:
     """Update all measures. Return 2k for the first alarm k that makes the mode degraded, 2k + 1 for the first that stops; −1.
 
     dt: time since the last state [s]; lag: age of the torque that acted [ticks], −1: that of the most similar torque
     mismatch: whether the mismatch monitor is degraded; lies: whether the reference is that of a lying robot
-    measured: q, v, angles [rad] and speeds [rad/s] of the actuated joints (na), reference of their angles [rad] (na), torque
-        asked in the last tick [N·m] (na), torque applied since then [N·m] (na or 0: unknown), placements, see `Kinematics`
+    measured: as of `judge`, with the speeds of the actuated joints
     """
     q, v, angles, speeds, reference, asked, applied, placements = measured
     memory, ring, base, values, found = alarms.memory, alarms.ring, alarms.base, alarms.values, (alarms.values, alarms.joints)

@@ -20,7 +20,7 @@ from controllers.contact.ground import Known, StandingPlane
 from controllers.planners.gait import GaitSettings, commanded
 from controllers.planners.legs import Legs
 from controllers.planners.path import Path, PathSettings
-from controllers.planners.plan import HALTS, HOLDS, READY, Plan
+from controllers.planners.plan import HALTS, HOLDS, Plan
 from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
 from controllers.planners.slope import Slope as PlannedSlope
 from controllers.planners.steps import follow, restart
@@ -196,6 +196,7 @@ class Locomotion:
         told = known == "told"
         uneven = told and not isinstance(terrain, Flat | Slope)
         self._slope.put(follows=known != "flat", told=told, uneven=uneven, watches=known == "standing")
+        self._told, self._uneven = told, uneven
         # the stance is level on this ground: its feet are on the slope, from which their planned heights count
         if self._slope.uneven:
             places = contact_places(self._robot, self._stance)
@@ -226,27 +227,26 @@ class Locomotion:
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s], which must not decrease. Path and heights use the base of `state`."""
-        robot, q, m = self._robot, state.q, len(self._angles)
+        robot, q, m, na, n = self._robot, state.q, len(self._angles), self._robot.na, len(self._feet)
         motion = np.empty(m), np.empty(m), np.empty(m)
+        base, pose, stance, wait = np.empty(3), np.empty(3), np.empty(n, np.bool_), np.empty(n)
         measured = q, state.v, q[self.legs.q_index] if robot.one_axis_each else self.legs.angles(q)
         if contacts.keys is not self._keys:
             self._keys, self._rows = contacts.keys, robot.spheres.rows(contacts.keys)
         near = self._rows, np.ascontiguousarray(contacts.gaps, np.float64)
-        if self._slope.uneven:
+        if self._uneven:
             self._footholds.look(self._terrain, q, t)
-        elif self._slope.told:
+        elif self._told:
             self._slope.target[:] = self._gradient(q)
-        reached = follow(self.plan, t, measured, near, motion)
-        if self._wanted is not self._present and self.plan.change[READY]:
+        reached, cut, away, ready = follow(self.plan, t, measured, near, motion, (base, pose, wait, stance))
+        if ready and self._wanted is not self._present:
             self.plan.adopt(self._wanted)
             self.plan.restart_cycle(t)
             self._present = self._wanted
-        na, plan, base = robot.na, self.plan, self._base
-        q, v, a = motion[0][:na], motion[1][:na], motion[2][:na]
-        schedule = Schedule(stance=~plan.swinging, time_to_switch=plan.wait.copy())
-        pose = base.x + np.concatenate([[0.0], base.lean]) if base.away else None
-        problem = UNREACHED if not reached else self._cut if plan.cut[0] else ""
-        return Reference(q=q, v=v, a=a, schedule=schedule, base=plan.u.copy(), pose=pose, problem=problem)
+            base, wait, stance = self.plan.u.copy(), self.plan.wait.copy(), ~self.plan.swinging
+        q, v, a = (part[:na] for part in motion) if na < m else motion
+        schedule, problem = Schedule(stance=stance, time_to_switch=wait), UNREACHED if not reached else self._cut if cut else ""
+        return Reference(q=q, v=v, a=a, schedule=schedule, base=base, pose=pose if away else None, problem=problem)
 
     def _flatten(self, heights: Array) -> None:
         """Make the stance one on level ground. heights: of the ground below its feet [m] (n)"""

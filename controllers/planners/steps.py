@@ -26,7 +26,7 @@ from controllers.planners.plan import (
 )
 from controllers.planners.pose import advance, in_base, level_motion
 from idyn.library.kernels import compiled, entry
-from idyn.library.records import Indices, Vector, written
+from idyn.library.records import Flags, Indices, Vector, written
 from idyn.model import so3
 from idyn.solvers.linalg import axpy, copy, fill
 from idyn.terms.inputs import finite
@@ -161,17 +161,22 @@ def restart(plan: Plan) -> None:
 
 
 MEASURED, CONTACTS, MOTION = (Vector, Vector, Vector), (Indices, Vector), written((Vector, Vector, Vector))
+PLANNED = written((Vector, Vector, Vector, Flags))
 
 
-@entry(Plan, float, MEASURED, CONTACTS, MOTION)
-def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array], motion: Triad) -> bool:
-    """Update the plan to time t [s] and fill the joint motion. Return whether all feet are within reach.
+@entry(Plan, float, MEASURED, CONTACTS, MOTION, PLANNED)
+def follow(
+    plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array], motion: Triad, planned: tuple[Array, ...]
+) -> tuple[bool, bool, bool, bool]:
+    """Update the plan to time t [s] and fill the joint motion. Return whether all feet are within reach, a foothold was moved,
+    the pose is away from the level stance, and the gait may change.
 
     measured: q, v and joint angles of the robot, see `Legs` (m)
     contacts: (foot of each contact or −1 (n), gaps [m] (n))
     motion: joint angles [rad], speeds [rad/s], accelerations [rad/s²] (m)
+    planned: velocity and pose of the base (3), time until feet lift or land [s], whether they stand (n), see `Reference`
     """
-    q, v, touches = measured[0], measured[1], _touching(plan, contacts)
+    q, v, touches, (u, pose, wait, stance) = measured[0], measured[1], _touching(plan, contacts), planned
     plan.cut[0] = False
     up = so3.up(q[3:7])
     _advance(plan, t)
@@ -196,7 +201,13 @@ def follow(plan: Plan, t: float, measured: Triad, contacts: tuple[Array, Array],
     reached = solve(plan.legs, (feet[0], feet[1], feet[2]), motion)
     if finite(motion[0]):
         copy(motion[0], plan.angles)
-    return reached
+    copy(plan.u, u)
+    copy(plan.wait, wait)
+    copy(plan.base.x, pose)
+    axpy(1.0, plan.base.lean, pose[1:])
+    for i in range(len(stance)):
+        stance[i] = not plan.swinging[i]
+    return reached, plan.cut[0], plan.base.away, plan.change[READY]
 
 
 @compiled

@@ -6,8 +6,12 @@ import pytest
 from fast import every, every_row, first_is_fast
 
 from controllers.build import controller_from_snapshot, load_controller
-from controllers.command import Inputs, Mismatch
+from controllers.command import Inputs
 from controllers.monitor.alarms import Alarms, AlarmSettings
+from controllers.monitor.reality import MismatchMonitor, RealitySettings
+from controllers.monitor.safety import Safety, SafetySettings
+from idyn import Flat, Ground, contacts_from_geometry
+from idyn.terms.dynamics import evaluate
 from idyn.types import Kinematics, State
 
 DT = 1e-3
@@ -24,13 +28,17 @@ class Motion:
     """A robot whose joints swing by 0.3 rad at 1 Hz while its base moves at 0.5 m/s and turns at 0.2 rad/s, told to alarms."""
 
     def __init__(self, robot, **settings):
-        self.stance = load_controller("quadruped").stance
-        self.alarms = Alarms(AlarmSettings(**settings), robot, DT, self.stance)
+        standing = load_controller("quadruped")
+        self.stance, state = standing.stance, State(q=standing.stance, v=np.zeros(robot.nv))
+        self.prediction = standing.step(state, standing.contacts(state), Inputs(dt=0.0)).prediction
+        self.safety = Safety(SafetySettings(), robot, robot.limits, self.stance, DT)
+        self.monitor = MismatchMonitor(RealitySettings(memory=0.1 * DT, patience=0.0), robot, DT)
+        self.alarms = Alarms(AlarmSettings(**settings), robot, DT, self.stance, self.safety, self.monitor)
         self.robot, self.t, self.tick = robot, 0.0, 0
         self.change = lambda q, v: None
         self.torque = lambda: np.sin(2 * np.pi * self.t) * np.ones(NA)
         self.applied = lambda asked: asked
-        self.moves, self.mismatch, self.asked, self.follows = True, None, np.zeros(NA), True
+        self.moves, self.pushed, self.asked, self.follows = True, False, np.zeros(NA), True
 
     def run(self, seconds):
         found = []
@@ -47,12 +55,22 @@ class Motion:
             at = msgspec.structs.replace(self.robot.terms(self.stance, v), q=q, v=v)
             assert isinstance(at, Kinematics)
             inputs = Inputs(dt=DT, tau_applied=self.applied(self.asked), follows=self.follows)
-            verdict = self.alarms.judge(at, (q[7:], v[6:]), inputs, (reference, self.asked), self.mismatch)
+            self.safety.send(self.asked)
+            verdict = self.alarms.judge(at, inputs, reference)
             if verdict is not None:
                 found.append((self.t, verdict.message, verdict.stops))
+            if self.pushed:
+                self.expect_to_fall(State(q=self.stance, v=v))
             self.asked = self.torque()
             self.t += DT
         return found
+
+    def expect_to_fall(self, state):
+        """Predict that the base falls with half of gravity, which it does not."""
+        predicted = msgspec.structs.replace(self.prediction, v_plus=state.v - 4.9 * DT * np.eye(self.robot.nv)[2])
+        contacts = contacts_from_geometry(self.robot, state.q, Flat(), margin=np.inf)
+        dynamics = evaluate(self.robot, state, contacts, dt=DT, ground=Ground.rigid()).dynamics
+        self.monitor.expect(predicted, (predicted.tau, predicted.tau), dynamics)
 
 
 def test_healthy_motion_rest_noise_and_a_slow_sway_raise_no_alarm(robot):
@@ -157,7 +175,7 @@ def test_a_limit_cycle_is_named_and_stops_a_robot_that_does_not_stand(robot, sta
     """Damping would drop one that stands, also if it does not move as predicted while its torques oscillate."""
     motion = Motion(robot, roughness_moving=4.0)
     motion.moves = not stands
-    motion.mismatch = Mismatch(motion=0.5, force=None, problem="a push") if stands else None
+    motion.pushed = stands
     motion.torque = lambda: 0.8 * np.sign(np.sin(2 * np.pi * 30 * motion.t)) * np.ones(NA)
     found = motion.run(3.0)
     t, message, stops = next(each for each in found if "oscillate" in each[1])
@@ -174,12 +192,13 @@ def test_saturation_and_a_lasting_mismatch_stop_the_robot(robot):
     assert found[0][1].startswith("saturation")
     assert found[-1][2]
     motion = Motion(robot)
-    motion.mismatch = Mismatch(motion=0.5, force=None, problem="a push")
+    motion.moves, motion.pushed = False, True
     found = motion.run(3.0)
-    assert found[0][1:] == ("a push", False)
+    assert found[0][1].startswith("the acceleration differs by 4.9 m/s²")
+    assert not found[0][2]
     stop = next(each for each in found if each[2])
     assert stop[0] == pytest.approx(AlarmSettings().reality_stop, abs=0.01)
-    assert stop[1].startswith("reality: a push")
+    assert stop[1].startswith("reality: the acceleration differs")
 
 
 @every("setting", ["joint_drift", "sensor_stop"])
@@ -196,7 +215,7 @@ def test_states_that_are_far_apart_are_not_compared(robot):
     motion.run(0.3)
     motion.t += 0.2
     judge = motion.alarms.judge
-    motion.alarms.judge = lambda at, joints, inputs, *rest: judge(at, joints, msgspec.structs.replace(inputs, dt=5 * DT), *rest)
+    motion.alarms.judge = lambda at, inputs, *rest: judge(at, msgspec.structs.replace(inputs, dt=5 * DT), *rest)
     assert motion.run(DT) == []
     motion.alarms.judge = judge
     assert motion.run(0.5) == []
@@ -234,7 +253,8 @@ def with_lost_states(robot, rate):
         v[6:] = speeds[k]
         at = msgspec.structs.replace(robot.terms(motion.stance, v), q=q, v=v)
         inputs = Inputs(dt=lost * DT, tau_applied=np.zeros(NA))
-        verdict = motion.alarms.judge(at, (q[7:], v[6:]), inputs, (q[7:], np.zeros(NA)), None)
+        motion.safety.send(np.zeros(NA))
+        verdict = motion.alarms.judge(at, inputs, q[7:].copy())
         if verdict is not None:
             return verdict.message
     return ""

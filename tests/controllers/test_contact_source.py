@@ -12,7 +12,7 @@ from controllers.contact.source import RESTS, AnySource, Landing
 from controllers.monitor.alarms import AlarmSettings
 from controllers.monitor.switches import Switches
 from idyn import Flat, Ground, State, load_controller, load_robot
-from idyn.contact.contacts import centres_of, contacts_from_geometry, surface_at
+from idyn.contact.contacts import contacts_from_geometry
 
 DT = 0.001
 ALL = np.ones(4, dtype=bool)
@@ -182,8 +182,8 @@ class Feet:
             at = self.robot.kinematics(State(q=q, v=np.zeros(self.robot.nv)))
             off = np.full(self.robot.na, self.off(self.tick))
             since = DT if self.tick else 0.0, self.tick > 0, self.rests
-            surface = surface_at(centres_of(self.robot, at, self.robot.spheres), self.terrain)
-            keys, text = self.switches.judge(surface, tuple(closed), off, since, forces or {}, self.lifted)
+            contacts = contacts_from_geometry(self.robot, at, self.terrain, margin=np.inf)
+            keys, text = self.switches.judge(contacts, tuple(closed), off, since, forces or {}, self.lifted)
             if text:
                 found.append((self.tick, keys, text))
             self.believed = set(keys)

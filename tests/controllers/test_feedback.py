@@ -34,9 +34,9 @@ def test_the_integral_stops_at_its_limit_and_does_not_wind_up(sign):
     feedback = JointFeedback(FeedbackSettings(kp=0.0, kd=0.0, ki=10.0, integral_limit=2.0), hinges(1))
     still = Reference(q=np.full(1, sign), v=np.zeros(1), a=np.zeros(1))
     for _ in range(1000):
-        demand = feedback.add_to(still.a, still, (np.zeros(1), np.zeros(1)), 0.01)
+        demand = feedback.add_to(still.a, feedback.motion(still, (np.zeros(1), np.zeros(1))), 0.01)
     assert demand[0] == sign * 2.0
-    after = feedback.add_to(still.a, still, (np.full(1, sign * 2.0), np.zeros(1)), 0.01)
+    after = feedback.add_to(still.a, feedback.motion(still, (np.full(1, sign * 2.0), np.zeros(1))), 0.01)
     assert after[0] == pytest.approx(sign * (2.0 - 10 * 0.01))
 
 

@@ -9,6 +9,7 @@ from fast import every, every_row, first_is_fast, full
 from rigs import RIGID, at_rest, controller
 
 from controllers.command import Inputs, LimitedBy, Mode
+from controllers.monitor.alarms import Alarms, AlarmSettings
 from controllers.monitor.reality import MismatchMonitor, RealitySettings, react
 from controllers.monitor.safety import Safety, SafetySettings, torque_rates
 from idyn import Description, Flat, Ground, InputError, Robot, State, Status, contacts_from_geometry, load_robot, predict
@@ -40,6 +41,27 @@ def state(**changes):
     for place, value in changes.items():
         (q if place[0] == "q" else v)[int(place[1:])] = value
     return State(q=q, v=v)
+
+
+class Judged:
+    """States of a robot, judged one after the other."""
+
+    def __init__(self, robot=ROBOT, **settings):
+        self.robot, self.monitor = robot, MismatchMonitor(RealitySettings(**settings), robot, DT)
+        safety, self.expect = Safety(SafetySettings(), robot, robot.limits, robot.neutral(), DT), self.monitor.expect
+        self.alarms = Alarms(AlarmSettings(), robot, DT, robot.neutral(), safety, self.monitor)
+
+    def fault(self, state):
+        verdict = self.alarms.judge(self.robot.terms(state.q, state.v), Inputs(dt=0.0), None)
+        return verdict.message if verdict else ""
+
+    def measure(self, state, inputs):
+        self.alarms.judge(self.robot.terms(state.q, state.v), inputs, None)
+        return self.alarms.mismatch
+
+    def reset(self):
+        self.monitor.reset()
+        self.alarms.reset()
 
 
 def test_torques_are_clipped_and_flagged():
@@ -126,21 +148,20 @@ def test_the_first_torques_also_after_a_reset_are_blended_in_from_the_applied_to
     ({"q4": np.sin(-0.55), "q6": np.cos(-0.55)}, r"base tilted by 1\.10 rad"),
 )
 def test_states_beyond_the_limits_are_faults(changes, says):
-    assert re.search(says, safety().fault(state(**changes)))
+    assert re.search(says, Judged().fault(state(**changes)))
 
 
 @every("changes", [{}, {"v10": 29.9}, {"v0": 100.0}, {"v5": -5.9}, ROLLED, TURNED])
 def test_states_within_the_limits_are_not_faults(changes):
     """Yaw is not tilt, and the base may move fast."""
-    assert safety().fault(state(**changes)) == ""
+    assert Judged().fault(state(**changes)) == ""
 
 
 def test_the_fault_names_the_fastest_joint_and_a_fixed_base_does_not_tilt():
-    fault = safety().fault(state(v8=40.0, v12=-50.0))
+    fault = Judged().fault(state(v8=40.0, v12=-50.0))
     assert fault.startswith(f"joint {ROBOT.joint_names[6]} at 50.0 rad/s")
     arm = Robot(Description(urdf=ROBOT.description.urdf, base="fixed"))
-    s = Safety(SafetySettings(), arm, arm.limits, STANCE[7:], DT)
-    assert s.fault(State(q=np.full(12, 2.0), v=np.full(12, 10.0))) == ""
+    assert Judged(arm).fault(State(q=np.full(12, 2.0), v=np.full(12, 10.0))) == ""
 
 
 def test_damping_opposes_motion_within_the_limits_and_is_zero_for_a_nan_speed():
@@ -181,11 +202,7 @@ def expect(r, robot, state, prediction):
     """A tick in which the motors receive the predicted torque."""
     contacts = contacts_from_geometry(robot, state.q, Flat(), margin=np.inf)
     dynamics = evaluate(robot, state, contacts, dt=prediction.dt, ground=Ground.rigid()).dynamics
-    r.expect(prediction, np.zeros(len(prediction.tau)), dynamics)
-
-
-def reality(robot, **settings):
-    return MismatchMonitor(RealitySettings(**settings), robot, DT)
+    r.expect(prediction, (prediction.tau, prediction.tau), dynamics)
 
 
 def falling(robot, state, k):
@@ -198,7 +215,7 @@ def falling(robot, state, k):
 def test_free_fall_predicted_as_stance_shows_as_one_g(name):
     """1 − e^{−t/τ}, for any weight; the missing forces count as the whole weight."""
     robot, state, prediction = standing(controller(name, **RIGID))
-    r, felt = reality(robot), np.zeros((4, 3))
+    r, felt = Judged(robot), np.zeros((4, 3))
     for k in range(500):
         found = r.measure(falling(robot, state, k), Inputs(dt=DT * (k > 0), sensed_force=felt))
         expect(r, robot, state, prediction)
@@ -215,7 +232,7 @@ def test_predictions_are_compared_after_the_actuation_delay(stand):
     accelerations = rng.normal(size=(60, robot.nv))
     for late in (0, 1, 4):
         for believed, matches in ((late, True), (late + 1, False)):
-            r, v, worst = reality(robot), np.zeros(robot.nv), 0.0
+            r, v, worst = Judged(robot), np.zeros(robot.nv), 0.0
             for k in range(60):
                 found = r.measure(State(q=state.q, v=v), Inputs(dt=DT, delay=believed * DT))
                 expect(r, robot, state, moving(prediction, accelerations[k]))
@@ -241,7 +258,7 @@ def test_the_load_of_a_stop_does_not_count(at, counts):
     M = robot.terms(state.q, state.v).M
     acceleration[u] = np.linalg.solve(M[np.ix_(u, u)], (u == row).astype(float))
     acceleration *= 50.0 / acceleration[row]
-    r = reality(robot)
+    r = Judged(robot)
     for _ in range(500):
         found = r.measure(state, Inputs(dt=DT))
         expect(r, robot, state, moving(prediction, acceleration))
@@ -250,14 +267,14 @@ def test_the_load_of_a_stop_does_not_count(at, counts):
 
 def test_a_lost_tick_is_compared_and_longer_gaps_and_unsolved_predictions_are_not(stand):
     robot, state, prediction = stand
-    r = reality(robot)
+    r = Judged(robot)
     for k, dt in enumerate((0.0, DT, 2 * DT, 5 * DT)):
         found = r.measure(falling(robot, state, [0, 1, 3, 8][k]), Inputs(dt=dt))
         expect(r, robot, state, prediction)
     assert found.motion == pytest.approx(-np.expm1(-8 * DT / TAU), rel=1e-9)
     assert r.measure(falling(robot, state, 100), Inputs(dt=6 * DT)) == found
     assert r.measure(falling(robot, state, 200), Inputs(dt=DT)) == found  # nothing was predicted in the tick before
-    r = reality(robot)
+    r = Judged(robot)
     failed = msgspec.structs.replace(moving(prediction, np.full(robot.nv, np.nan)), status=Status.NOT_CERTIFIED)
     for k, expected in enumerate((prediction, failed, prediction, prediction)):
         found = r.measure(falling(robot, state, k), Inputs(dt=DT * (k > 0)))
@@ -268,7 +285,7 @@ def test_a_lost_tick_is_compared_and_longer_gaps_and_unsolved_predictions_are_no
 def test_a_mismatch_is_reported_after_the_patience_and_with_hysteresis(stand):
     """A mismatch of 0.5 g is reported after the patience; around the limit it is then neither withdrawn nor repeated."""
     robot, state, prediction = stand
-    r = reality(robot, memory=DT / 10, degraded=0.2, patience=0.0495, recovered=0.1)  # hardly a mean at all
+    r = Judged(robot, memory=DT / 10, degraded=0.2, patience=0.0495, recovered=0.1)  # hardly a mean at all
     v, told = np.zeros(robot.nv), []
     sizes = [0.5] * 100 + [0.19, 0.21] * 50 + [0.05] * 50 + [0.19, 0.21] * 50
     for k in range(len(sizes) + 1):
@@ -283,7 +300,7 @@ def test_a_mismatch_is_reported_after_the_patience_and_with_hysteresis(stand):
 
 def test_reset_clears_the_figures(stand):
     robot, state, prediction = stand
-    r = reality(robot)
+    r = Judged(robot)
     for k in range(300):
         found = r.measure(falling(robot, state, k), Inputs(dt=DT))
         expect(r, robot, state, prediction)
@@ -387,7 +404,7 @@ def test_a_fully_actuated_robot_has_no_figures(stand):
     """Every joint has a motor, so no row is free of torques. An arm with a box has the rows of the box."""
     robot, state, prediction = stand
     fixed = robot.variant(base="fixed")
-    r = reality(fixed)
+    r = Judged(fixed)
     at_rest = State(q=state.q[7:], v=state.v[6:])
     for k in range(2):
         found = r.measure(at_rest, Inputs(dt=DT * k))

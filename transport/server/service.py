@@ -274,18 +274,19 @@ class Service:
         decision = Decision(
             accepted=accepted, contacts=contacts, command=command, tau=passed.tau, reply=reply, step_ns=t_send - begin
         )
-        slot.last, slot.last_tau = decision, passed.tau
         return Answer(encode(reply), about_state=True, answered=True, decision=decision)
 
     def _after_reply(self, arrival: Arrival, reply: bytes, decision: Decision) -> Fault | None:
         """Update statistics, session and controller after a torque has been sent. Return a fault, None without one."""
         accepted, sent = decision.accepted, decision.reply
         session = accepted.session
+        slot = self._slots[session.agreement.dry_run]
+        slot.last, slot.last_tau = decision, decision.tau
         self.timings.note(decision.step_ns, sent.deadline_met)
         if decision.command.prediction is not None:
             session.measured(accepted.measured.tasks, decision.step_ns)
         session.answered(sent.seq, arrival.data, reply, sent.t_send)
-        self._slots[session.agreement.dry_run].controller.settle()
+        slot.controller.settle()
         if decision.command.mode is not Mode.FAULT:
             return None
         return session.latch(sent.message, arrival.now_ns)  # this answer still damps; later the robot's failsafe does
