@@ -10,7 +10,7 @@ from idyn.library.kernels import compiled, entry
 from idyn.library.records import Cube, Indices, Matrix, Spans, Vector, written
 from idyn.model.robot import Robot
 from idyn.model.tree import Spheres
-from idyn.types import Array, ContactSet, Kinematics, Record
+from idyn.types import Array, ContactSet, Kinematics
 
 AT_SURFACE = 1e-12  # a centre nearer to a box counts as inside: the nearest point does not define a normal [m]
 UNIT_TOLERANCE = 1e-6  # tolerance of the length of unit vectors. Accepted normals are normalised again
@@ -30,25 +30,6 @@ def contacts_from_geometry(
     return _all_contacts(robot, q, terrain, mu).within(margin)
 
 
-class Surface(Record, frozen=True):
-    """The terrain at a robot's contact spheres."""
-
-    centres: Array  # of the spheres [m] (n, 3)
-    distances: Array  # from the terrain, signed [m] (n)
-    normals: Array  # of the terrain (n, 3)
-
-    def take(self, rows: Array) -> "Surface":
-        """Return the spheres with these indices, in this order."""
-        centres, normals = (each.take(rows, 0) for each in (self.centres, self.normals))
-        return Surface(centres=centres, distances=self.distances.take(rows), normals=normals)
-
-
-def surface_at(centres: Array, terrain: Terrain) -> Surface:
-    """Return the terrain at spheres with these centres [m] (n, 3)."""
-    distances, normals = (np.ascontiguousarray(each, np.float64) for each in terrain.query(centres))
-    return Surface(centres=centres, distances=distances, normals=normals)
-
-
 def contacts_of_places(
     robot: Robot,
     q: Array | Kinematics,
@@ -56,19 +37,17 @@ def contacts_of_places(
     keys: Sequence[str],
     *,
     mu: Array | None = None,
-    surface: Surface | None = None,
 ) -> ContactSet:
     """Return the contacts with these keys (of places or pairs), in this order, for contacts that are known to touch: points
     and normals come from geometry, gaps are zero.
 
-    mu: see `contacts_from_geometry`; surface: the terrain at all spheres of the robot at q; None: it is computed
+    mu: see `contacts_from_geometry`
     """
     keys = tuple(keys)
     places = robot.spheres.among(keys)
     if len(places.keys) == len(keys):
-        rows = robot.spheres.rows(keys)
-        here = surface_at(centres_of(robot, q, places), terrain) if surface is None else surface.take(rows)
-        contacts = _on_terrain(places, here, terrain, None if mu is None else mu[rows])
+        own = None if mu is None else mu[robot.spheres.rows(keys)]
+        contacts = _on_terrain(places, centres_of(robot, q, places), terrain, own)
     else:
         contacts = _all_contacts(robot, q, terrain, mu)
         contacts = contacts.take(np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
@@ -81,12 +60,12 @@ def _all_contacts(robot: Robot, q: Array | Kinematics, terrain: Terrain, mu: Arr
     if isinstance(terrain, Planar) and not robot.boxes.pair_keys:
         return _on_plane(spheres, placements, terrain, mu)
     centres = sphere_centres(placements, spheres.joints, spheres.offsets)
-    ground = _on_terrain(spheres, surface_at(centres, terrain), terrain, mu)
+    ground = _on_terrain(spheres, centres, terrain, mu)
     return ground.join(_of_pairs(robot, placements, centres, mu)) if robot.boxes.pair_keys else ground
 
 
-def _on_terrain(spheres: Spheres, surface: Surface, terrain: Terrain, mu: Array | None) -> ContactSet:
-    centres, distances, normals = surface.centres, surface.distances, surface.normals
+def _on_terrain(spheres: Spheres, centres: Array, terrain: Terrain, mu: Array | None) -> ContactSet:
+    distances, normals = (np.ascontiguousarray(each, np.float64) for each in terrain.query(centres))
     points, tangents, gaps = np.empty(centres.shape), np.empty(centres.shape), np.empty(len(centres))
     _sphere_contacts((centres, spheres.radii, distances, normals), (points, tangents, gaps))
     return _of_spheres(spheres, (points, normals, tangents, gaps), terrain, mu)
