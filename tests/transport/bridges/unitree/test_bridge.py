@@ -175,7 +175,7 @@ def test_sticks_of_the_topic_hold_for_half_a_second(puppet):
 
 
 def test_an_imu_that_repeats_itself_while_the_joints_move_ends_the_bridge(puppet):
-    puppet.trembles = False
+    puppet.trembles, puppet.message["motor_state.q"] = False, np.full(20, 0.3)  # so that it moves when it lies first
     report = bridge([]).run([Step("stand", 2.0)])
     assert "the IMU repeats itself" in report.ended
     assert report.answered < 200
