@@ -207,8 +207,8 @@ def of_robot(comparison: ComparisonSettings, path: Path) -> ComparisonSettings:
 
 
 def in_real_time(comparison: ComparisonSettings) -> ComparisonSettings:
-    """Return a comparison whose runs are in real time."""
-    return msgspec.structs.replace(comparison, changes=comparison.changes | {"paced": True})
+    """Return a comparison whose runs are in real time, or slower where replies are late."""
+    return msgspec.structs.replace(comparison, changes=comparison.changes | {"paced": True, "patience": 1.0})
 
 
 STUDIES = {"timing": "timing", "race": "race", "scene": "paper"}
