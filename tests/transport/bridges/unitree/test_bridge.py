@@ -57,7 +57,7 @@ class Puppet:
             for command in self._heard.take():
                 self.commands.append(command)
                 if command["motor_cmd.kp"].any():
-                    sway = self.sways * np.sin(0.005 * float(self.message["tick"][0]))
+                    sway = self.sways * np.sin(0.02 * float(self.message["tick"][0]))
                     self.message["motor_state.q"] = command["motor_cmd.q"] + sway
 
 
