@@ -82,7 +82,13 @@ LAWS_COLUMNS = (TRACKING, TORQUE, RATE, FORCE_ERROR, OK, PACE)
 
 def run_demo(plan: Plan, folder: Path, progress: Progress, watch: Watch | None = None) -> Demo:
     """Run the demo; write the data of each law to a subfolder of `folder`."""
-    runs = [run_served(plan, law, folder / named(law), progress, watch) for law in plan.settings.laws]
+    runs = []
+    for law in plan.settings.laws:
+        own = folder / named(law)
+        own.mkdir(parents=True, exist_ok=True)
+        run = run_served(with_controller(plan, {"law": law}), named(law), progress, log=own / "log.mcap", watch=watch)
+        run.save(own)
+        runs.append(run)
     return Demo(runs=runs, slide=run_slide(slide_plan(), progress))
 
 

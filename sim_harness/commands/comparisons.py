@@ -12,6 +12,7 @@ from sim_harness import demo
 from sim_harness.commands.output import live_view, new_folder, print_expected, progress_bar, publish, run_bar
 from sim_harness.compare.report import Finding, comparison_report, figures_of
 from sim_harness.compare.results import Options
+from sim_harness.compare.settings import ComparisonSettings, in_real_time, of_robot
 from sim_harness.compare.studies import (
     CHECKOUT,
     ENGINES,
@@ -55,13 +56,14 @@ def run_compare(options: argparse.Namespace) -> tuple[Any, bool]:
 
 def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bool]:
     modules = [comparison_module(name) for name in names]
-    comparisons = [module.load_comparison(name) for module, name in zip(modules, names, strict=True)]
+    comparisons = [_loaded(module, name, options) for module, name in zip(modules, names, strict=True)]
     how = Options(
         seeds=options.seeds,
         seconds=options.seconds,
         jobs=options.jobs,
         executor=options.executor,
         keep_logs=not options.no_logs,
+        served=options.served,
     )
     runs = options.out.absolute() / "runs"  # workers may have another working directory
     findings = []
@@ -71,6 +73,17 @@ def _comparisons(names: list[str], options: argparse.Namespace) -> tuple[Any, bo
     publish(comparison_report(findings), options.out, figures=figures_of(findings))
     outcomes = [outcome for finding in findings for outcome in finding.measured.outcomes()]
     return [outcome._asdict() for outcome in outcomes], not any(outcome.holds is False for outcome in outcomes)
+
+
+def _loaded(module: Any, name: str, options: argparse.Namespace) -> Any:
+    """Return a comparison with the robot that the options name, in real time if they ask for it. Raises ConfigError."""
+    comparison = module.load_comparison(name)
+    if options.robot is None and not options.served:
+        return comparison
+    if not isinstance(comparison, ComparisonSettings):
+        raise ConfigError(name, "expected a matrix of runs for --robot and --served")
+    found = comparison if options.robot is None else of_robot(comparison, options.robot)
+    return in_real_time(found) if options.served else found
 
 
 def run_demo(options: argparse.Namespace) -> tuple[Any, bool]:

@@ -142,6 +142,10 @@ def compare(parser: ArgumentParser) -> None:
         "--executor", default="processes", choices=EXECUTORS, help="library that distributes the runs (default: %(default)s)"
     )
     parser.add_argument("--no-logs", action="store_true", help="do not write an MCAP log per run (2 MB per second)")
+    parser.add_argument("--robot", type=Path, metavar="FILE", help="for a matrix: the robot of this draft instead of its own")
+    parser.add_argument(
+        "--served", action="store_true", help="for a matrix: with a server process, in real time, slower where it is late"
+    )
     parser.add_argument("--engines", metavar="NAMES", help="for 'cube-tosses': engines, separated by commas (default: all)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="for 'cube-tosses': folder of measured data")
     parser.add_argument(

@@ -5,6 +5,7 @@ The folder is renamed when it is complete: an interrupted job has no folder and 
 
 import hashlib
 import json
+import multiprocessing
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from controllers.build import build_controller
 from idyn.errors import IdynError
 from sim_harness.compare.executors import run_tasks
 from sim_harness.measure.metrics import Summary
-from sim_harness.run.experiment import run_in_process
+from sim_harness.run.experiment import run_in_process, run_served
 from sim_harness.run.plan import Plan
 
 RESULT, LOG = "result.json", "log.mcap"
@@ -55,6 +56,7 @@ class Task(Job, frozen=True, kw_only=True):
     plan: Plan  # with the settings of that controller
     seed: int  # of the first state
     keep: Keep  # what is saved
+    served: bool = False  # whether by a server process, in real time; otherwise in process and in lock-step
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,15 +93,15 @@ def digest_of(data: Any) -> str:
     return hashlib.sha256(json.dumps([data, code_digest()], sort_keys=True).encode()).hexdigest()
 
 
-def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep: Keep) -> list[Task]:
+def tasks_of(plan: Plan, controller: str, seeds: Iterable[int], root: Path, keep: Keep, *, served: bool = False) -> list[Task]:
     """Return one task for each seed, each with a folder of its own below `root`."""
-    settings = [msgspec.to_builtins(plan.settings), msgspec.to_builtins(plan.server)]
+    settings = [msgspec.to_builtins(plan.settings), msgspec.to_builtins(plan.server), served]
     settings.append(build_controller(plan.controller).snapshot())
     label, tasks = f"{Path(plan.controller.robot).stem}-{controller}".replace("/", "-"), []
     for seed in seeds:
         digest = digest_of([*settings, seed])
         folder = root / f"{label}-seed{seed}-{digest[:12]}"
-        tasks.append(Task(digest=digest, folder=folder, controller=controller, plan=plan, seed=seed, keep=keep))
+        tasks.append(Task(digest=digest, folder=folder, controller=controller, plan=plan, seed=seed, keep=keep, served=served))
     return tasks
 
 
@@ -107,7 +109,11 @@ def run_task(task: Task) -> None:
     """Run a task; write trace, log and result to its folder."""
     with atomic_folder(task.folder) as folder:
         log = folder / LOG if task.keep == "log" else None
-        run = run_in_process(task.plan, task.controller, lambda *_: None, seed=task.seed, log=log)
+        if task.served:  # joblib's workers have a start method that the server's process does not know
+            multiprocessing.set_start_method("spawn", force=True)
+        run = (run_served if task.served else run_in_process)(
+            task.plan, task.controller, lambda *_: None, seed=task.seed, log=log
+        )
         if task.keep != "fall" or not run.summary.upright:
             run.save(folder)
         write_result(folder, Result(digest=task.digest, controller=task.controller, seed=task.seed, summary=run.summary))

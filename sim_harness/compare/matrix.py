@@ -183,7 +183,8 @@ def load_comparison(name_or_path: str) -> ComparisonSettings:
 def all_tasks(comparison: ComparisonSettings, root: Path, options: Options) -> Tasks:
     """Return the tasks of all cells; of robots that stay upright only the figures are kept. Raises ConfigError."""
     runs = runs_of(comparison, options.seconds)
-    return {cell: tasks_of(plan, cell.law, seeds_of(options, seeds), root, "fall") for cell, plan, seeds in runs}
+    how = {"served": options.served}
+    return {cell: tasks_of(plan, cell.law, seeds_of(options, seeds), root, "fall", **how) for cell, plan, seeds in runs}
 
 
 def run(comparison: ComparisonSettings, root: Path, options: Options, progress: Progress) -> "Matrix":

@@ -32,6 +32,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int = 1  # number of parallel runs
     executor: str = "processes"  # a row of `EXECUTORS`
     keep_logs: bool = True  # whether runs of scenes write an MCAP log; runs of a matrix never do
+    served: bool = False  # whether runs of a matrix have a server process and are in real time
 
 
 Tasks = dict[tuple[str, ...], list[Task]]  # tasks by the keys of `Results`

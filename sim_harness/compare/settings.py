@@ -6,6 +6,7 @@ Every part runs in all variants. Other comparisons are studies.
 
 from collections.abc import Iterable, Iterator
 from itertools import product
+from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, get_args
 
 import msgspec
@@ -196,6 +197,18 @@ class ComparisonSettings(Settings, frozen=True):
     changes: Changes = msgspec.field(default_factory=dict)  # to its settings, in every cell
     seeds: Count = 3  # number of runs of each cell
     notes: tuple[str, ...] = ()  # paragraphs of the report
+
+
+def of_robot(comparison: ComparisonSettings, path: Path) -> ComparisonSettings:
+    """Return a comparison of one robot, in place of all its own. path: of its server's settings, or of a draft"""
+    replace, matrix, name = msgspec.structs.replace, comparison.matrix, path.stem
+    parts = tuple(replace(part, robots=(name,)) for part in matrix.part)
+    return replace(comparison, matrix=replace(matrix, robots={name: {"server": str(path.absolute())}}, part=parts))
+
+
+def in_real_time(comparison: ComparisonSettings) -> ComparisonSettings:
+    """Return a comparison whose runs are in real time, or slower where replies are late."""
+    return msgspec.structs.replace(comparison, changes=comparison.changes | {"paced": True, "patience": 1.0})
 
 
 STUDIES = {"timing": "timing", "race": "race", "scene": "paper"}

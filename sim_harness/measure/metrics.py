@@ -67,6 +67,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     round_trip_p50: float | None
     round_trip_p99: float | None
     late: int  # number of replies that took longer than a period
+    punctual: float  # share of the ticks that were answered within the period
     pace: float  # simulated time over wall-clock time, 1 in real time; NaN for a run of one tick
     longest_tick: float  # in wall-clock time [s]
 
@@ -122,6 +123,7 @@ def summarise(trace: Trace, robot: Robot, task: Task, *, label: str, engine: str
         round_trip_p50=_percentile(timed, 50),
         round_trip_p99=_percentile(timed, 99),
         late=int(np.sum(timed > dt * 1e6)),
+        punctual=float(np.mean(trace.round_trip <= dt)) if len(trace) else float("nan"),
         pace=(len(trace) - 1) * dt / float(ticking.sum()) if len(ticking) else float("nan"),
         longest_tick=float(ticking.max(initial=0.0)),
     )
@@ -233,6 +235,8 @@ QUANTITIES = {
     "left": Quantity("mean velocity to the left m/s", lambda s: s.left),
     "turn": Quantity("mean turn rate rad/s", lambda s: s.turn),
     "told": Quantity("loaded contacts in the prediction %", lambda s: 100 * s.told),
+    "late": Quantity("ticks without an answer within the period %", lambda s: 100 * (1.0 - s.punctual)),
+    "pace": Quantity("× real time", lambda s: s.pace),
     "substituted": Quantity("ticks answered by another law %", lambda s: 100 * s.substituted),
 }
 """Smaller is better, except for `distance`, `progress`, `told` and the velocities."""

@@ -251,7 +251,9 @@ def _standing(model: Model, robot: Robot, feet: Sequence[Foot], pose: Pose, hint
     refusal = mujoco_refusal(robot)
     found += [*_unlimited(robot), *refusal]
     motors, sensing, imu = model.interface(robot, standing(robot, pose.angles))
-    own, walks = _controlled(robot, feet, pose, height, stand=stand, mujoco=not refusal, slow=bool(motors))
+    own, walks = _controlled(
+        robot, feet, pose, height, stand=stand, mujoco=not refusal, slow=bool(sensing if len(feet) > 2 else motors)
+    )
     if sensing:
         own.insert(1, estimator_section(sensing))
         if robot.frames.attached(imu).joint > 1:
@@ -273,7 +275,8 @@ def _controlled(
         duration = 10.0 if stand else way_on_two_legs(height)[1] + STANDING
         return [own, experiment_section(mujoco=mujoco, switches=True, duration=duration)], not stand
     walks = not stand and len(feet) == 4 and all(len(foot.limb.joints) == 3 for foot in feet)
-    return [controller_section(stiffness, height, walks), experiment_section(mujoco=mujoco, switches=True)], walks
+    own = controller_section(stiffness, height, walks=walks, slow=slow)
+    return [own, experiment_section(mujoco=mujoco, switches=True)], walks
 
 
 def _steps(robot: Robot, q: Array, height: float) -> tuple[float, float, float]:

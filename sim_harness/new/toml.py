@@ -16,6 +16,15 @@ SPEED = 0.2
 
 WAY = 2.0  # length of the walk on two legs [m]
 
+TICK = "period = 0.002                    # s\n"  # of states over `idyn bridge unitree`
+SOFT = f"""[controller]
+{TICK}
+[controller.feedback]             # soft, as torques act late
+kp = 200.0                        # 1/s²
+kd = 40.0                         # 1/s
+
+"""
+
 
 def header(name: str, found: Sequence[str]) -> str:
     lines = [f"{name}: drafted by `idyn new`. What is left out has its default (`idyn list settings`)."]
@@ -63,12 +72,16 @@ def _key(name: str) -> str:
     return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else f'"{name}"'
 
 
-def controller_section(stiffness: float, height: float, walks: bool) -> str:
+def controller_section(stiffness: float, height: float, *, walks: bool, slow: bool) -> str:
     """Return gains by the rule of the guide: joints of the controller carry half of, those of the drives one times weight × hip
-    height [N·m/rad]; damping is 3 and 1 % of that."""
-    text = f"""[controller.torque_feedback]      # added to the law's torque
-kp = {rounded(0.5 * stiffness)}               # N·m/rad: weight × hip height / 2
-kd = {rounded(0.015 * stiffness)}             # N·m·s/rad
+    height [N·m/rad]; damping is 3 and 1 % of that.
+
+    slow: see `two_legs_section`; as torques act late, more of the feedback is then on torque, and less on acceleration
+    """
+    share, soft = (1.0, SOFT) if slow else (0.5, "")
+    text = f"""{soft}[controller.torque_feedback]      # added to the law's torque
+kp = {rounded(share * stiffness)}               # N·m/rad: weight × hip height{"" if slow else " / 2"}
+kd = {rounded(0.01 * (0.5 + 2.0 * share) * stiffness)}             # N·m·s/rad
 
 {_drive(stiffness)}"""
     if not walks:
@@ -119,7 +132,7 @@ def two_legs_section(
     speed, lasts = way_on_two_legs(height)
     commands = f"[[{lasts}, {speed}, 0.0, 0.0]]" if walks else "[]"
     wide = f"width = {rounded(width)}                      # m\n" if width else ""
-    tick = "period = 0.002                    # s\n" if slow else ""
+    tick = TICK if slow else ""
     return f"""[controller]
 {tick}speed_memory = 0.005              # s, against noise of measured speeds
 

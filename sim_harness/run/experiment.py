@@ -13,7 +13,7 @@ import msgspec
 
 from controllers.build import build_controller
 from controllers.config.loading import parse
-from controllers.config.tables import KIND, Choice, Table, kind_of, named
+from controllers.config.tables import KIND, Table, kind_of
 from controllers.controller import Controller
 from controllers.planners.getting_up import GetUpSettings
 from controllers.robot.load import load_robot
@@ -151,23 +151,21 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(self.summary)))
 
 
-def run_served(plan: Plan, law: Choice, folder: Path, progress: Progress, watch: Watch | None = None) -> Run:
-    """Run one law with a server process over ipc; write log.mcap, and what `Run.save` writes, to `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    plan = with_controller(plan, {"law": law})
-    log, label = folder / "log.mcap", named(law)
+def run_served(
+    plan: Plan, label: str, progress: Progress, *, seed: int | None = None, log: Path | None = None, watch: Watch | None = None
+) -> Run:
+    """Run with a server process over ipc. Arguments as of `run_in_process`."""
+    plan = plan if seed is None else with_reseeded_terrain(plan, seed)
     robot, _ = load_robot(plan.controller.robot)
     with tempfile.TemporaryDirectory(prefix="idyn-") as sockets:
-        settings = msgspec.structs.replace(plan.server, law=law, endpoint=f"ipc://{sockets}/server")
+        settings = msgspec.structs.replace(plan.server, law=None, endpoint=f"ipc://{sockets}/server")
         with (
             ServerProcess(settings, plan.controller, log) as server,
             _client(plan, server.endpoint, robot) as client,
         ):
             client.hello()
-            trace = _drive(plan, client, label, progress, paced=plan.settings.paced, watch=watch)
-    run = Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=log)
-    run.save(folder)
-    return run
+            trace = _drive(plan, client, label, progress, paced=plan.settings.paced, seed=seed, watch=watch)
+    return Run(summary=_summary(plan, trace, label), trace=trace, controller=plan.controller, log=log)
 
 
 def run_connected(

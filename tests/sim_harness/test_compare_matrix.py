@@ -15,6 +15,7 @@ from controllers.build import build_controller
 from controllers.command import Inputs
 from controllers.controller import Controller
 from controllers.feedforward import FeedForward, Forecast
+from controllers.robot.load import robot_file
 from idyn import ConfigError, State, load_robot
 from idyn.laws import LAWS, ConeSettings, CoulombSettings
 from sim_harness.commands.main import main
@@ -97,6 +98,37 @@ def matrix(tmp_path):
     path = tmp_path / "matrix.toml"
     path.write_text(MATRIX)
     return str(path)
+
+
+SERVED = """
+title = "one robot"
+experiment = "stand"
+seeds = 1
+[matrix.variants.shipped]
+[matrix.robots.solo12]
+server = "solo12"
+[matrix.worlds.lcp]
+[matrix.cases.plain]
+[[matrix.part]]
+name = "stand"
+robots = ["solo12"]
+worlds = ["lcp"]
+laws = ["coulomb"]
+cases = ["plain"]
+quantities = ["late", "pace"]
+"""
+
+
+@full
+def test_the_robot_of_a_draft_takes_the_place_of_all_robots_and_is_served_in_real_time(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "matrix.toml").write_text(SERVED)
+    assert main(["new", str(robot_file("quadruped")), "--stand", "--out", "mine.toml"]) == 0
+    command = ["compare", "matrix.toml", "--seconds", "0.5", "--out", "out", "--robot", "mine.toml"]
+    assert main([*command, "--served"]) == 0
+    (cell,) = json.loads((tmp_path / "out" / "summary.json").read_text())["matrix"]["cells"]
+    assert (cell["robot"], cell["seconds"]) == ("mine", [0.5])
+    assert cell["quantities"]["pace"]["mean"] < 1.05
 
 
 def runs(*seconds):

@@ -88,7 +88,9 @@ def test_the_verdict_and_its_notes_are_the_same_over_the_wire_and_in_the_view(tm
     """A server in a process of its own, and the page of the run that it wrote."""
     plan = plan_in(tmp_path, TROT.replace("3.0", "1.2") + AHEAD + WET + "robot.trunk.mass_factor = 1.6\n")
     here = run_in_process(with_controller(plan, {"law": "coulomb"}), "", lambda *_: None).summary.verdict
-    there = run_served(plan, "coulomb", tmp_path / "run", lambda *_: None).summary.verdict
+    served = run_served(with_controller(plan, {"law": "coulomb"}), "", lambda *_: None)
+    served.save(tmp_path / "run")
+    there = served.summary.verdict
     assert {word for line in here.noted for word in ("slipped", "degraded") if word in line} == {"slipped", "degraded"}
     assert (there.whole, there.noted) == (here.whole, here.noted)
     assert here.whole in prints(capsys, "view", str(tmp_path / "run"))

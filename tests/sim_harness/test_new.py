@@ -157,6 +157,7 @@ def test_an_mjcf_is_drafted_with_the_pose_of_its_keyframe_and_places_on_the_wire
     sensing = config["controller"]["estimator"]
     assert [*sensing["imu"], *np.abs(sensing["imu_quat"])] == pytest.approx([0.1, 0.0, 0.05, 1.0, 0.0, 0.0, 0.0], abs=1e-6)
     assert unitree_robot(str(target)).motors[:3] == ("RR_roll", "RR_pitch", "RR_knee")
+    assert load_controller(str(target)).settings.period == 0.002  # of the bridge's states
     robot = Robot.from_mjcf(mjcf)
     slots = joint_slots(robot)
     assert tuple(slot.name for slot in slots) == robot.joint_names

@@ -18,7 +18,9 @@ BASE = "root_joint"
 SWING, HEIGHT, TRUNK = 900.0, 100.0, 100.0  # stiffness of feet, height and attitude [1/s²], critically damped
 Above = tuple[float, float, float] | None  # height [m] with its derivatives
 SWIFT = 40.0  # largest acceleration of a joint, in units of g over the height of the centre of mass: none is thrown to keep it
-LOWERING = 0.05  # speed at which a foot that is to stand but does not touch goes down [m/s]
+LOWERING = 0.25
+"""Speed at which a foot that is to stand but does not touch goes down [m/s]. On the ground it presses by 15 m/s² times its
+mass: an estimator feels its load."""
 
 
 class Aimed(NamedTuple):

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from idyn.errors import IdynError
+from idyn.model.robot import STANDARD_GRAVITY
 from idyn.types import Array
 from transport.bridges.unitree.low_level import LowLevel, MotorCommand, damping
 from transport.bridges.unitree.low_state import LowState
@@ -150,6 +151,14 @@ COLUMNS = 4  # figures kept of each answered state, 32 bytes: time, delay, tilt,
 DAMPING_S, SINKING_S, AT_REST = 0.2, 2.0, 0.1
 """Shortest and longest time for which a bridge damps before it ends [s]; it ends when no joint is faster than this [rad/s]."""
 
+REST_S, SETTLE_S, STILL, BORNE = 0.2, 5.0, 0.003, 1.0
+"""A robot must not fall (largest ||a| − g| [m/s²]) for the first time [s] before it stands up, nor may its joints move farther
+than this [rad] before a server gets it; longest time until then [s]."""
+
+
+Answer = Callable[[Sequence[LowState]], MotorCommand]
+"""Returns the command for the newest of these states."""
+
 
 class Report(NamedTuple):
     """What happened."""
@@ -172,6 +181,7 @@ class Bridge:
         self._link, self._robot, self._note, self._served = link, link.decoder.robot, note, served
         self._rows = array("d")
         self._last: LowState | None = None
+        self._still: LowState | None = None  # since which the robot rests
 
     def run(self, steps: Sequence[Step], stopped: Callable[[], bool] = lambda: False) -> Report:
         """Do the steps; then damp. stopped: whether the user asks to end"""
@@ -180,6 +190,9 @@ class Bridge:
             return self._report(f"no state within {START_S:g} s")
         ended = ""
         try:
+            if "lie" in self._robot.postures:
+                ended = self._go_on(None, SETTLE_S, stopped, np.inf)
+                steps = [Step("lie"), *steps]  # the feet slide to their places while they bear little
             for step in steps:
                 ended = ended or self._do(step, stopped)
         except IdynError as error:
@@ -215,14 +228,23 @@ class Bridge:
         ended = self._go_on(lambda states: motion.command(states[-1].t, soft, tau), motion.seconds, stopped)
         if ended or not step.seconds:
             return ended
+
+        def hold(states: Sequence[LowState]) -> MotorCommand:
+            return motion.command(states[-1].t, tau=tau)
+
         if served is None:
-            return self._go_on(lambda states: motion.command(states[-1].t, tau=tau), step.seconds, stopped)
+            return self._go_on(hold, step.seconds, stopped)
+        if not hangs and (ended := self._go_on(hold, SETTLE_S, stopped, STILL)):
+            return ended
         served.begin()
         served.drive(np.zeros(3))  # without a velocity it steps in place
         return self._go_on(served.command, step.seconds, stopped)
 
-    def _go_on(self, answer: Callable[[Sequence[LowState]], MotorCommand], seconds: float, stopped: Callable[[], bool]) -> str:
-        """Answer all states for some time. Return why it ended early, or ''."""
+    def _go_on(self, answer: Answer | None, seconds: float, stopped: Callable[[], bool], still: float = 0.0) -> str:
+        """Answer all states for some time, or until the robot rests. Return why it ended early, or ''.
+
+        still: largest motion of a joint of a robot at rest [rad]; 0: for the whole time
+        """
         assert self._last is not None
         until = self._last.t + seconds
         while self._last.t < until:
@@ -236,11 +258,21 @@ class Bridge:
             self._last = last = states[-1]
             if problem := self._problem(states):
                 return problem
+            if still and self._rests(last, still):
+                return ""
+            if answer is None:
+                continue
             self._link.send(answer(states), last)
             x, y = last.attitude[:2]
             tilt = np.arccos(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0))
             self._rows.extend((last.at, monotonic() - last.at, float(tilt), float(np.abs(last.tau).max())))
-        return ""
+        return f"the robot does not come to rest within {seconds:g} s" if still else ""
+
+    def _rests(self, state: LowState, still: float) -> bool:
+        since = self._still or state
+        borne = abs(float(np.linalg.norm(state.acceleration)) - STANDARD_GRAVITY) < BORNE
+        self._still = since if borne and np.abs(state.q - since.q).max() < still else state
+        return state.t - self._still.t >= REST_S
 
     def _problem(self, states: Sequence[LowState]) -> str:
         """Return why the bridge must end now, '' if it may go on."""

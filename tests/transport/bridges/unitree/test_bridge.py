@@ -37,13 +37,15 @@ def bus():
 
 
 class Puppet:
-    """Publishes states at 500 Hz; joints follow the last target at once. commands: all received; trembles: its gyro is noisy"""
+    """Publishes states at 500 Hz; joints follow the last target at once. commands: all received; trembles: its gyro is noisy;
+    sways: amplitude of its joints [rad]"""
 
     def __init__(self):
         self.states, self.commands = bus().writer(STATE, GO2.family.state), []
         self._heard = bus().reader(COMMAND, GO2.family.command)
-        self.message, self.trembles = Message(GO2.family.state), True
+        self.message, self.trembles, self.sways = Message(GO2.family.state), True, 0.0
         self.message["imu_state.quaternion"] = np.array([1.0, 0.0, 0.0, 0.0])
+        self.message["imu_state.accelerometer"] = np.array([0.0, 0.0, 9.81])
 
     def run(self, end):
         rng = np.random.default_rng(0)
@@ -55,7 +57,8 @@ class Puppet:
             for command in self._heard.take():
                 self.commands.append(command)
                 if command["motor_cmd.kp"].any():
-                    self.message["motor_state.q"] = command["motor_cmd.q"]
+                    sway = self.sways * np.sin(0.02 * float(self.message["tick"][0]))
+                    self.message["motor_state.q"] = command["motor_cmd.q"] + sway
 
 
 @pytest.fixture
@@ -78,7 +81,7 @@ def test_a_script_is_done_and_ends_in_damping(puppet):
     notes: list[str] = []
     report = bridge(notes).run([Step("stand", 0.3), Step("lie")])
     assert report.ended == ""
-    assert [note.split(":")[0] for note in notes] == ["stand", "lie"]
+    assert [note.split(":")[0] for note in notes] == ["lie", "stand", "lie"]
     targets = np.array([command["motor_cmd.q"][:MOTORS] for command in puppet.commands])
     assert abs(targets.max() - 0.5) < 1e-3
     gains = [float(command["motor_cmd.kp"][0]) for command in puppet.commands]
@@ -97,6 +100,26 @@ def test_some_steps_need_a_server_and_the_user_ends_a_script(puppet):
     report = bridge([]).run([Step("stand", 60.0)], stopped=lambda: len(puppet.commands) > 100)
     assert report.ended == "stopped by the user"
     assert report.answered < 500
+
+
+def test_a_robot_that_falls_does_not_stand_up(puppet, monkeypatch):
+    monkeypatch.setattr("transport.bridges.unitree.bridge.SETTLE_S", 1.0)
+    puppet.message["imu_state.accelerometer"] = np.zeros(3)
+    report = bridge([]).run([Step("stand", 1.0)])
+    assert report.ended == "the robot does not come to rest within 1 s"
+    assert not any(command["motor_cmd.kp"].any() for command in puppet.commands)
+
+
+@full
+def test_a_server_gets_a_robot_only_when_its_joints_rest(puppet, tmp_path, monkeypatch):
+    """The simulator's robot sways for a while after it has stood up."""
+    monkeypatch.setattr("transport.bridges.unitree.bridge.SETTLE_S", 1.0)
+    monkeypatch.setattr(puppet, "sways", 0.01)
+    client = RobotClient(f"ipc://{tmp_path}/nobody", hello_for(GO2.model, 0.002), connect_ms=100)
+    link, served = LowLevel(StateDecoder(GO2), bus()), ServedRobot(GO2, client)
+    assert (
+        Bridge(link, lambda note: None, served).run([Step("stand", 1.0)]).ended == "the robot does not come to rest within 1 s"
+    )
 
 
 def test_a_server_that_is_gone_ends_in_damping(puppet, tmp_path):
@@ -152,7 +175,7 @@ def test_sticks_of_the_topic_hold_for_half_a_second(puppet):
 
 
 def test_an_imu_that_repeats_itself_while_the_joints_move_ends_the_bridge(puppet):
-    puppet.trembles = False
+    puppet.trembles, puppet.message["motor_state.q"] = False, np.full(20, 0.3)  # so that it moves when it lies first
     report = bridge([]).run([Step("stand", 2.0)])
     assert "the IMU repeats itself" in report.ended
     assert report.answered < 200
