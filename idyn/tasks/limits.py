@@ -56,14 +56,11 @@ def of_forces(limits: Limits, number: int) -> bool:
 @compiled
 def fill_slacks(d: Dynamics, limits: Limits, answer: Answer, out: Array) -> None:
     """Fill the slack of each limit in units of `limit_size`; ∞ where the modes set none."""
-    corners, a, number, least, weights = limits.corners, d.given.model.a, 0, limits.least[0], stack_array(len(limits.kinds))
+    corners, a, number, least = limits.corners, d.given.model.a, 0, limits.least[0]
     for i in range(len(limits.kinds)):
         s, t, normal, reach = answer.force[3 * i], answer.force[3 * i + 1], answer.force[3 * i + 2], limits.reach[i]
-        _fill_weights(d, limits, i, weights)
-        pressed = -least
-        for j in range(len(weights)):
-            pressed += weights[j] * answer.force[3 * j + 2]
-        out[number] = np.inf if limits.kinds[i] == OPEN else pressed / max(1.0, least)
+        pressed = _pressed(d, limits, i, answer.force)
+        out[number] = np.inf if limits.kinds[i] == OPEN else (pressed - least) / max(1.0, least)
         limited = limits.kinds[i] == STICK and 0.0 < reach < np.inf
         for c in range(len(corners)):
             x, y, z = _facet(corners, c)
@@ -82,16 +79,26 @@ def fill_slacks(d: Dynamics, limits: Limits, answer: Answer, out: Array) -> None
 
 
 @compiled
-def _fill_weights(d: Dynamics, limits: Limits, i: int, weights: Array) -> None:
-    """Fill the weights of the normal forces in the least normal force of contact i (n): it bears s/k of those of the k closed
-    contacts of its body, so that the centre of pressure is Σ (s/k + (1 − s) w_j) x_j, w_j ≥ 0, Σ w_j = 1."""
+def _fill_normal_row(d: Dynamics, limits: Limits, i: int, row: Array) -> None:
+    """Fill the row on f (3n) of the least normal force of contact i: it bears s/k of the forces of the k closed contacts of its
+    body, so that the centre of pressure is Σ (s/k + (1 − s) w_j) x_j, w_j ≥ 0, Σ w_j = 1."""
     count = 0
-    for j in range(len(weights)):
-        weights[j] = 1.0 if limits.kinds[j] != OPEN and d.given.bodies[j] == d.given.bodies[i] else 0.0
-        count += int(weights[j])
-    for j in range(len(weights)):
-        weights[j] *= -limits.least[1] / max(1, count)
-    weights[i] += 1.0
+    for j in range(len(limits.kinds)):
+        count += limits.kinds[j] != OPEN and d.given.bodies[j] == d.given.bodies[i]
+    for j in range(len(limits.kinds)):
+        if limits.kinds[j] != OPEN and d.given.bodies[j] == d.given.bodies[i]:
+            row[3 * j + 2] = -limits.least[1] / count
+    row[3 * i + 2] += 1.0
+
+
+@compiled
+def _pressed(d: Dynamics, limits: Limits, i: int, force: Array) -> float:
+    """Return the value of the row of `_fill_normal_row`."""
+    total, count = 0.0, 0
+    for j in range(len(limits.kinds)):
+        if limits.kinds[j] != OPEN and d.given.bodies[j] == d.given.bodies[i]:
+            total, count = total + force[3 * j + 2], count + 1
+    return float(force[3 * i + 2] - limits.least[1] * total / max(1, count))
 
 
 @compiled
@@ -125,10 +132,7 @@ def fill_limit(d: Dynamics, limits: Limits, closed: Closing, number: int, rows: 
     if number < len(limits.kinds) * per:
         i, c = number // per, number % per - 1
         if c < 0:
-            weights = stack_array(len(limits.kinds))
-            _fill_weights(d, limits, i, weights)
-            for j in range(len(weights)):
-                by_force[3 * j + 2] = weights[j]
+            _fill_normal_row(d, limits, i, by_force)
             return
         x, y, z = _facet(limits.corners, c)
         by_force[3 * i], by_force[3 * i + 1], by_force[3 * i + 2] = -x, -y, limits.reach[i] * z
