@@ -105,12 +105,13 @@ class Stairs:
 class Boxes:
     """Level ground with boxes along the axes of the world, such as walls and tables.
 
-    boxes: least and largest x, y, z of each [m] (k, 2, 3); height: of the ground [m]
+    boxes: least and largest x, y, z of each [m] (k, 2, 3); height: of the ground [m]. What stands on it has no lower side
     A sphere that touches several of these surfaces at the same time has one contact only, with the nearest.
     """
 
     def __init__(self, boxes: Array, height: float = 0.0, friction: FrictionMap | None = None) -> None:
-        self.friction, self._boxes, self._ground = friction, np.ascontiguousarray(boxes, np.float64), height
+        self.friction, self._boxes, self._ground = friction, np.array(boxes, np.float64).reshape(-1, 2, 3), height
+        self._boxes[self._boxes[:, 0, 2] <= height, 0, 2] = -np.inf
 
     def query(self, points: Array) -> tuple[Array, Array]:
         distances, normals = empty_distances(points)

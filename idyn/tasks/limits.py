@@ -17,6 +17,9 @@ from idyn.tasks.levels import Levels
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
+FLAT = 1e-4
+"""1 minus the cosine of the angle between normals below which contacts are those of one flat sole."""
+
 
 class Limits(NamedTuple):
     """Limits of one tick."""
@@ -60,7 +63,7 @@ def fill_slacks(d: Dynamics, limits: Limits, answer: Answer, out: Array) -> None
     for i in range(len(limits.kinds)):
         s, t, normal, reach = answer.force[3 * i], answer.force[3 * i + 1], answer.force[3 * i + 2], limits.reach[i]
         pressed = _pressed(d, limits, i, answer.force)
-        out[number] = np.inf if limits.kinds[i] == OPEN else (pressed - least) / max(1.0, least)
+        out[number] = np.inf if limits.kinds[i] == OPEN else (pressed - (1.0 - limits.least[1]) * least) / max(1.0, least)
         limited = limits.kinds[i] == STICK and 0.0 < reach < np.inf
         for c in range(len(corners)):
             x, y, z = _facet(corners, c)
@@ -80,13 +83,13 @@ def fill_slacks(d: Dynamics, limits: Limits, answer: Answer, out: Array) -> None
 
 @compiled
 def _fill_normal_row(d: Dynamics, limits: Limits, i: int, row: Array) -> None:
-    """Fill the row on f (3n) of the least normal force of contact i: it bears s/k of the forces of the k closed contacts of its
-    body, so that the centre of pressure is Σ (s/k + (1 − s) w_j) x_j, w_j ≥ 0, Σ w_j = 1."""
+    """Fill the row on f (3n) of the least normal force l of contact i: f_i − s/k Σ f_j, over the k contacts of its sole, is at
+    least (1 − s) l. Then f_i ≥ l, and the centre of pressure is Σ (s/k + (1 − s) w_j) x_j, w_j ≥ 0, Σ w_j = 1."""
     count = 0
     for j in range(len(limits.kinds)):
-        count += limits.kinds[j] != OPEN and d.given.bodies[j] == d.given.bodies[i]
+        count += _of_a_sole(d, limits, i, j)
     for j in range(len(limits.kinds)):
-        if limits.kinds[j] != OPEN and d.given.bodies[j] == d.given.bodies[i]:
+        if _of_a_sole(d, limits, i, j):
             row[3 * j + 2] = -limits.least[1] / count
     row[3 * i + 2] += 1.0
 
@@ -96,9 +99,17 @@ def _pressed(d: Dynamics, limits: Limits, i: int, force: Array) -> float:
     """Return the value of the row of `_fill_normal_row`."""
     total, count = 0.0, 0
     for j in range(len(limits.kinds)):
-        if limits.kinds[j] != OPEN and d.given.bodies[j] == d.given.bodies[i]:
+        if _of_a_sole(d, limits, i, j):
             total, count = total + force[3 * j + 2], count + 1
     return float(force[3 * i + 2] - limits.least[1] * total / max(1, count))
+
+
+@compiled
+def _of_a_sole(d: Dynamics, limits: Limits, i: int, j: int) -> bool:
+    """Return whether contact j is closed, and between the same bodies as contact i, with the same normal."""
+    g = d.given
+    same = g.bodies[j] == g.bodies[i] and g.others[j] == g.others[i]
+    return bool(limits.kinds[j] != OPEN and same and dot(g.normals[i], g.normals[j]) > 1.0 - FLAT)
 
 
 @compiled

@@ -36,8 +36,8 @@ class TaskLimits(Record, frozen=True):
 
     friction_margin: share of the friction coefficient that is not used, in [0, 1)
     normal_force: least normal force of contacts that stick or slide [N]
-    pressure_margin: share by which the area is smaller, in [0, 1), in which the centre of pressure of each body's contacts
-        stays, about their mean: 0: their whole polygon, such as a sole
+    pressure_margin: share in [0, 1) by which the area of a flat sole is smaller, about the mean of its contacts, in which the
+        centre of pressure stays
     torque: share of the robot's torque limits that may be used; inf: no limit
     joints: whether position and velocity limits of the robot's joints hold
     braking: deceleration that is reserved for stopping at position limits [rad/s²]

@@ -295,6 +295,40 @@ def test_numbas_cache_may_be_written_by_two_processes_at_once(tmp_path):
     assert start("both").communicate()[0] == "[0. 1. 2.]\n[False  True  True]\n"
 
 
+STORES = """
+import numpy as np
+from idyn.library.kernels import entry, stack_array
+from idyn.library.records import Vector, written
+
+@entry(int, written((Vector, Vector)))
+def fill(number, rows):
+    first, second = rows
+    if number < 2:
+        own = stack_array(2)
+        own[0] = 5.0
+        second[0] = own[0]
+        return
+    first[number - 2] = 7.0
+
+for number in (0, 3):
+    rows = np.zeros(2), np.zeros(2)
+    fill(number, rows)
+    print(*rows)
+"""
+
+
+@full
+@pytest.mark.parametrize("mode", ["python", "numba"])
+def test_stores_to_arrays_of_tuples_stay_beside_arrays_on_the_stack(mode, tmp_path):
+    """numba takes them for dead where it inlines Python code, as it once did for `stack_array`."""
+    pytest.importorskip("numba")
+    path = tmp_path / "stores.py"
+    path.write_text(STORES, encoding="utf-8")
+    environment = os.environ | {"IDYN_KERNELS": mode, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run([sys.executable, path], env=environment, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert ended.stdout == "[0. 0.] [5. 0.]\n[0. 7.] [0. 0.]\n"
+
+
 def test_an_unknown_mode_is_refused():
     command, environment = [sys.executable, "-c", "import idyn; idyn.predict"], os.environ | {"IDYN_KERNELS": "fast"}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=ROOT)

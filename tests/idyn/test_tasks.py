@@ -393,6 +393,13 @@ def test_the_centre_of_pressure_stays_within_a_smaller_sole(margin):
     assert max(reached) >= 1.0 - margin - 1e-3  # the pull reaches the edge
 
 
+def test_the_margin_of_the_centre_of_pressure_leaves_feet_of_one_contact_alone():
+    robot, state, contacts, _ = near_stance("go2")
+    limits = [TaskLimits(normal_force=10.0, pressure_margin=margin) for margin in (0.0, 0.9)]
+    one, other = (solve(robot, state, contacts, [base_task(robot, state)], limits=each).prediction for each in limits)
+    np.testing.assert_allclose(one.normal_force, other.normal_force, atol=1e-6)
+
+
 @full
 def test_a_joint_stops_at_its_limit():
     """A joint is driven against its limit in steps of the predicted motion: it never passes, and its speed falls to zero."""

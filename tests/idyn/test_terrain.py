@@ -102,6 +102,7 @@ def test_no_point_of_a_box_is_nearer():
     sides = [np.insert(squares, axis, end, axis=1) for axis in range(3) for end in (0.0, 1.0)]
     surface = np.vstack([low + np.vstack(sides) * (high - low) for low, high in BOXES])
     points = np.random.default_rng(3).uniform([-1.2, -1.2, -0.02], [1.0, 1.0, 0.5], (300, 3))
+    surface = surface[surface[:, 2] > -0.02]  # what stands on the ground has no lower side
     inside = ((BOXES[:, 0] < points[:, None]) & (points[:, None] < BOXES[:, 1])).all(axis=2).any(axis=1)
     to_boxes = np.linalg.norm(points[:, None] - surface, axis=2).min(axis=1)
     nearest = np.where(inside, to_boxes, np.minimum(to_boxes, points[:, 2] + 0.02))
@@ -109,6 +110,14 @@ def test_no_point_of_a_box_is_nearer():
     np.testing.assert_array_equal(distances < 0.0, inside)
     assert (np.abs(distances) <= nearest + 1e-12).all()
     assert (np.abs(distances) >= nearest - 0.02).all()  # what the grid may be away
+
+
+def test_a_point_on_the_ground_inside_a_wall_is_pushed_out_sideways():
+    wall = Boxes([[[0.9, -1.0, 0.0], [1.1, 1.0, 1.0]]])
+    distances, normals = wall.query(np.array([[0.921, 0.0, 0.02], [1.05, 0.0, 0.001]]))
+    np.testing.assert_allclose(distances, [-0.021, -0.05])
+    np.testing.assert_allclose(normals, [[-1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    assert Boxes([], 0.1).query(np.array([[0.0, 0.0, 0.3]]))[0] == pytest.approx(0.2)
 
 
 def test_hills_have_the_given_height_and_continue_smoothly_beyond_their_border():

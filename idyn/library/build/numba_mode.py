@@ -158,35 +158,36 @@ def _array(context: Any, builder: Any, kind: Any, data: Any, shape: list[Any], o
     return view._getvalue()
 
 
-@extending.intrinsic
-def _alloca_array(_: Any, shape: Any, kind: Any) -> Any:
-    one, number = isinstance(shape, numba.types.Integer), kind.dtype
-    array = numba.types.Array(number, 1 if one else len(shape), "C")
+def _alloca_array(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """Emit `stack_array` for an array of the type that the signature returns."""
+    array = signature.return_type
+    extents = [args[0]] if isinstance(signature.args[0], numba.types.Integer) else cgutils.unpack_tuple(builder, args[0])
+    size = WORD(as_dtype(array.dtype).itemsize)
+    for extent in extents:
+        size = builder.mul(size, extent)
+    counted, data = (cgutils.alloca_once(builder, cgutils.voidptr_t) for _ in range(2))
+    with builder.if_else(builder.icmp_unsigned("<=", size, WORD(SMALL))) as (small, large):
+        with small:
+            block = builder.alloca(cgutils.int8_t, size=size)
+            block.align = 16
+            builder.store(block, data)
+            builder.store(cgutils.get_null_value(cgutils.voidptr_t), counted)
+        with large:
+            owner = context.nrt.meminfo_alloc_aligned(builder, size, context.get_constant(numba.uint32, 16))
+            builder.store(context.nrt.meminfo_data(builder, owner), data)
+            builder.store(owner, counted)
+    view = _array(context, builder, array, builder.load(data), extents, builder.load(counted))
+    return impl_ret_new_ref(context, builder, array, view)
 
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        extents = [args[0]] if one else cgutils.unpack_tuple(builder, args[0])
-        size = WORD(as_dtype(number).itemsize)
-        for extent in extents:
-            size = builder.mul(size, extent)
-        counted, data = (cgutils.alloca_once(builder, cgutils.voidptr_t) for _ in range(2))
-        with builder.if_else(builder.icmp_unsigned("<=", size, WORD(SMALL))) as (small, large):
-            with small:
-                block = builder.alloca(cgutils.int8_t, size=size)
-                block.align = 16
-                builder.store(block, data)
-                builder.store(cgutils.get_null_value(cgutils.voidptr_t), counted)
-            with large:
-                owner = context.nrt.meminfo_alloc_aligned(builder, size, context.get_constant(numba.uint32, 16))
-                builder.store(context.nrt.meminfo_data(builder, owner), data)
-                builder.store(owner, counted)
-        view = _array(context, builder, array, builder.load(data), extents, builder.load(counted))
-        return impl_ret_new_ref(context, builder, array, view)
 
-    return array(shape, kind), codegen
+def _type_of(shape: Any, kind: Any = None) -> Any:
+    ndim = 1 if isinstance(shape, numba.types.Integer) else len(shape)
+    return numba.types.Array(numba.float64 if kind is None else kind.dtype, ndim, "C")
 
 
 def know(stack_array: Any) -> None:
-    """Let kernels call `stack_array` of `idyn.library.kernels`: numba asks for the code for these types, and inlines it."""
-    extending.overload(stack_array, inline="always")(
-        lambda shape, kind=np.float64: lambda shape, kind=np.float64: _alloca_array(shape, kind)
-    )
+    """Let kernels call `stack_array` of `idyn.library.kernels`. Its code is emitted in its callers, not inlined by numba, which
+    would then remove stores to arrays of tuples."""
+    extending.type_callable(stack_array)(lambda _context: _type_of)
+    extending.lower_builtin(stack_array, numba.types.Any)(_alloca_array)
+    extending.lower_builtin(stack_array, numba.types.Any, numba.types.Any)(_alloca_array)
