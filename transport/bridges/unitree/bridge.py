@@ -246,7 +246,7 @@ class Bridge:
         still: largest motion of a joint of a robot at rest [rad]; 0: for the whole time
         """
         assert self._last is not None
-        until = self._last.t + seconds
+        until, self._still = self._last.t + seconds, None
         while self._last.t < until:
             if stopped():
                 return "stopped by the user"
