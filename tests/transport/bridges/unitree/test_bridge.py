@@ -80,20 +80,23 @@ def bridge(notes, log=None):
 
 
 class Link:
-    """The two topics without waiting: the next state comes at once, 2 ms later; joints follow the last target at once."""
+    """The two topics without waiting: the next states come `at_once`, 2 ms apart; joints follow the last target at once."""
 
     is_alone = True
 
-    def __init__(self):
+    def __init__(self, at_once=1):
         self.decoder, self.message = StateDecoder(GO2._replace(postures=POSTURES)), Message(GO2.family.state)
         self.message["imu_state.quaternion"] = np.array([1.0, 0.0, 0.0, 0.0])
         self.message["imu_state.accelerometer"] = np.array([0.0, 0.0, 9.81])
-        self.ms = 0
+        self.at_once, self.ms = at_once, 0
 
     def states(self, timeout):
-        self.ms += 2
-        self.message["tick"], self.message["imu_state.gyroscope"] = self.ms, np.full(3, 1e-6 * self.ms)
-        return self.decoder.states([self.message.copy()])
+        found = []
+        for _ in range(self.at_once):
+            self.ms += 2
+            self.message["tick"], self.message["imu_state.gyroscope"] = self.ms, np.full(3, 1e-6 * self.ms)
+            found.append(self.message.copy())
+        return self.decoder.states(found)
 
     def state(self, timeout):
         return self.states(timeout)[-1]
@@ -130,6 +133,14 @@ def test_each_time_that_it_stands_up_a_robot_must_rest_anew_before_a_server_gets
     rose = [ms for note, ms in noted if note.startswith("stand")]
     first, second = (taken - since for taken, since in zip(taker.begun, rose, strict=True))
     assert second == pytest.approx(first, abs=4)
+
+
+def test_missed_states_are_those_that_came_with_a_later_one_that_was_answered():
+    """No state is answered before the robot rests, nor is the damping at the end an answer."""
+    report = Bridge(Link(), lambda note: None).run([STAND])
+    assert (report.ended, report.missed) == ("", 0)
+    twice = Bridge(Link(at_once=2), lambda note: None).run([STAND])
+    assert twice.missed == twice.answered > 100
 
 
 @full
