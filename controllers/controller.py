@@ -216,7 +216,7 @@ class Controller:
             self._monitor.expect(prediction, (commanded, forecast.tau), problem.dynamics)
 
     def answer(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
-        """Compute the command of a tick. Raises InputError for a state or a schedule of wrong size, but never for values."""
+        """Compute the command of a tick. Raises InputError for arrays of wrong size, but never for values."""
         robot = self.robot
         self.settle()
         try:

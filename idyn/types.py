@@ -128,8 +128,8 @@ class ContactSet(Record, frozen=True):
         )
 
     def within(self, reach: float) -> "ContactSet":
-        """Return the contacts with gaps ≤ `reach` [m]."""
-        return self if max(self.gaps.tolist(), default=reach) <= reach else self.take(self.gaps <= reach)
+        """Return the contacts with gaps ≤ `reach` [m]; ∞: all, also those whose gap is NaN."""
+        return self if reach == np.inf or max(self.gaps.tolist(), default=reach) <= reach else self.take(self.gaps <= reach)
 
     def join(self, other: "ContactSet") -> "ContactSet":
         """Return these contacts followed by those of `other`."""

@@ -15,6 +15,7 @@ from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import Safety
 from controllers.monitor.windows import REALITY, AlarmState, Watched, judge
 from controllers.robot.kinematics import contact_places, feet_of
+from idyn.errors import InputError
 from idyn.model.robot import Robot
 from idyn.terms.dynamics import NO_FORCES, NOTHING
 from idyn.types import Array, Kinematics
@@ -201,6 +202,7 @@ class Alarms:
 
         at: as measured
         reference: angles of the last tick [rad] (na), None: unknown; lies: whether it was that of a lying robot
+        Raises InputError for sensed forces of a wrong shape.
         """
         robot, asked, sensed, applied = self._robot, self._safety.last, inputs.sensed_force, inputs.tau_applied
         applied = inputs.tau_measured if applied is None else applied
@@ -211,6 +213,8 @@ class Alarms:
         if applied is None or inputs.follows is False:
             applied = NOTHING
         forces = NO_FORCES if sensed is None else np.ascontiguousarray(sensed, np.float64)
+        if forces.ndim != 2 or forces.shape[1] != 3:
+            raise InputError("sensed_force", f"expected shape (n, 3), a row for each contact, got {forces.shape}")
         angles = NOTHING if robot.one_axis_each else robot.joint_angles(at.q)
         ages = 1 + late, -1 if inputs.follows is None else min(late, MAX_TICKS)
         are = (inputs.estop != "", sensed is not None, follows, lies)

@@ -200,10 +200,14 @@ class ComparisonSettings(Settings, frozen=True):
 
 
 def of_robot(comparison: ComparisonSettings, path: Path) -> ComparisonSettings:
-    """Return a comparison of one robot, in place of all its own. path: of its server's settings, or of a draft"""
+    """Return a comparison of one robot, in place of all its own; claims that name some of these leave with them.
+
+    path: of its server's settings, or of a draft
+    """
     replace, matrix, name = msgspec.structs.replace, comparison.matrix, path.stem
     parts = tuple(replace(part, robots=(name,)) for part in matrix.part)
-    return replace(comparison, matrix=replace(matrix, robots={name: {"server": str(path.absolute())}}, part=parts))
+    claims, robots = tuple(check for check in matrix.check if not check.robots), {name: {"server": str(path.absolute())}}
+    return replace(comparison, matrix=replace(matrix, robots=robots, part=parts, check=claims))
 
 
 def in_real_time(comparison: ComparisonSettings) -> ComparisonSettings:

@@ -260,6 +260,21 @@ def test_kinematics_are_recomputed_when_the_state_was_modified():
     np.testing.assert_array_equal(c.step(state, contacts, TICK).tau, expected.tau)
 
 
+@every("broken", [7, 2, slice(None)])
+def test_a_state_with_nan_has_the_contacts_that_are_told_and_the_tick_damps(broken):
+    c = controller("quadruped")
+    c.step(at_rest(c), c.contacts(at_rest(c)), FIRST)
+    state, keys = at_rest(c), c.robot.contact_names
+    state.q[broken] = np.nan
+    assert c.believed(state, keys, TICK, {}) == (keys, "")
+    contacts = c.contacts(state, keys)
+    assert contacts.keys == keys
+    command = c.step(state, contacts, TICK)
+    assert command.mode in (Mode.DAMPING, Mode.FAULT)
+    assert command.message
+    assert np.isfinite(command.tau).all()
+
+
 # -- cost of a tick ----------------------------------------------------------------------------------------------------
 
 

@@ -182,6 +182,18 @@ def test_applied_torques_of_other_joints_are_refused():
     assert c.step(state, c.contacts(state.q), Inputs(dt=1e-3, tau_applied=np.zeros(12))).mode is Mode.OK
 
 
+@every("shape", [(4, 2), (12,), (4, 3, 1), (4, 4)])
+def test_sensed_forces_of_a_wrong_shape_are_refused(shape):
+    c = controller("solo12")
+    state = at_rest(c)
+    contacts = c.contacts(state)
+    for _ in range(2):  # the second state is compared with a prediction
+        c.step(state, contacts, Inputs(dt=1e-3, sensed_force=np.zeros((4, 3))))
+    said = re.escape(f"sensed_force: expected shape (n, 3), a row for each contact, got {shape}")
+    with pytest.raises(InputError, match=f"^{said}$"):
+        c.step(state, contacts, Inputs(dt=1e-3, sensed_force=np.zeros(shape)))
+
+
 @pytest.fixture(scope="module")
 def stand():
     """The quadruped at rest, and the prediction that it stays at rest on forces that carry its weight."""

@@ -23,7 +23,7 @@ from sim_harness.compare.jobs import RESULT
 from sim_harness.compare.matrix import Panel, all_tasks, decide_cells, load_comparison, upright_table
 from sim_harness.compare.report import Finding, comparison_report
 from sim_harness.compare.results import Options, Runs
-from sim_harness.compare.settings import Cell, CellCheckSettings, cells, plan_of_cell
+from sim_harness.compare.settings import Cell, CellCheckSettings, cells, of_robot, plan_of_cell
 from sim_harness.compare.studies import comparison_module
 from sim_harness.engines import NAMES
 from sim_harness.engines.penalty import Penalty
@@ -136,6 +136,14 @@ def runs(*seconds):
     ends = [FIGURES.verdict if s == 1.0 else verdict(Ending.FELL, f"fell at {s:.2f} s", s) for s in seconds]
     figures = [{"seconds": s, "torque": s, "verdict": end, "tracking": 0.002} for s, end in zip(seconds, ends, strict=True)]
     return Runs(folders=[], summaries=[msgspec.structs.replace(FIGURES, **each) for each in figures])
+
+
+def test_claims_that_name_robots_leave_with_them(matrix, tmp_path):
+    path = tmp_path / "named.toml"
+    path.write_text(MATRIX + '[[matrix.check]]\nclaim = "solo12 stands"\nrobots = ["solo12"]\nat_least = 1.0\n')
+    settings = of_robot(load_comparison(str(path)), tmp_path / "mine.toml").matrix
+    outcomes = [decide_cells(check, settings, results_of(settings)) for check in settings.check]
+    assert [(outcome.claim, outcome.holds) for outcome in outcomes] == [("all stand", True), ("torque is small", True)]
 
 
 def test_every_combination_is_a_cell(matrix):

@@ -164,7 +164,7 @@ class Report(NamedTuple):
     """What happened."""
 
     answered: int  # number of states that were answered
-    missed: int  # that arrived together with a later one
+    missed: int  # that arrived together with a later one, which was answered
     periods: Array  # times between answered states [s]
     delays: Array  # from the arrival of a state to its command [s]
     tilts: Array  # angle between the vertical axes of IMU and world [rad]
@@ -179,7 +179,7 @@ class Bridge:
     def __init__(self, link: LowLevel, note: Callable[[str], None], served: ServedRobot | None = None) -> None:
         """note: called with a line for each step; served: what answers after standing up; None: the motors hold the posture"""
         self._link, self._robot, self._note, self._served = link, link.decoder.robot, note, served
-        self._rows = array("d")
+        self._rows, self._missed = array("d"), 0
         self._last: LowState | None = None
         self._still: LowState | None = None  # since which the robot rests
 
@@ -246,7 +246,7 @@ class Bridge:
         still: largest motion of a joint of a robot at rest [rad]; 0: for the whole time
         """
         assert self._last is not None
-        until = self._last.t + seconds
+        until, self._still = self._last.t + seconds, None
         while self._last.t < until:
             if stopped():
                 return "stopped by the user"
@@ -263,6 +263,7 @@ class Bridge:
             if answer is None:
                 continue
             self._link.send(answer(states), last)
+            self._missed += len(states) - 1
             x, y = last.attitude[:2]
             tilt = np.arccos(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0))
             self._rows.extend((last.at, monotonic() - last.at, float(tilt), float(np.abs(last.tau).max())))
@@ -296,7 +297,6 @@ class Bridge:
 
     def _report(self, ended: str) -> Report:
         times, delays, tilts, torques = np.array(self._rows).reshape(-1, COLUMNS).T
-        counts, served = self._link.decoder, self._served
-        missed = max(counts.received - counts.repeated - len(times), 0)
+        served = self._served
         modes, problem = ({}, "") if served is None else (dict(served.modes), served.problem)
-        return Report(len(times), missed, np.diff(times), delays, tilts, torques, modes, ended or problem)
+        return Report(len(times), self._missed, np.diff(times), delays, tilts, torques, modes, ended or problem)

@@ -105,7 +105,7 @@ class LowState(Record, frozen=True):
 class StateDecoder:
     """Reads the states of one robot from its messages, the oldest first.
 
-    received: number of messages; wrong: with a wrong checksum; repeated: that repeat the one before
+    wrong: number of messages with a wrong checksum; repeated: that repeat the one before
     """
 
     def __init__(self, robot: UnitreeRobot) -> None:
@@ -115,14 +115,13 @@ class StateDecoder:
         self._seen, self._seen_ns = bytearray(), 0
         self._imu, self._angles, self._frozen = b"", b"", 0
         self._lost: Array | None = None
-        self.received = self.wrong = self.repeated = 0
+        self.wrong = self.repeated = 0
 
     def states(self, messages: Iterable[Message]) -> list[LowState]:
         """Return the states of messages. States with a wrong checksum are counted and left out. So are those that repeat the
         one before, for up to 20 ms: a simulator sends them when it has not gone on, or is in the middle of a step."""
         found = []
         for message in messages:
-            self.received += 1
             if message["crc"][0] and not message.is_sound:  # Unitree's simulator sends 0
                 self.wrong += 1
             elif message.sent_ns - self._seen_ns < REPEATED_NS and self._repeats(message):

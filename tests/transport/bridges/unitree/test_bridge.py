@@ -19,7 +19,7 @@ from wire import running
 from idyn import ConfigError, RobotClient, hello_for
 from transport.bridges.unitree.bridge import Bridge, ServedRobot
 from transport.bridges.unitree.dds import Bus, MotionSwitcher
-from transport.bridges.unitree.low_level import LowLevel
+from transport.bridges.unitree.low_level import LowLevel, damping
 from transport.bridges.unitree.low_state import StateDecoder
 from transport.bridges.unitree.messages import COMMAND, REMOTE, STATE, Message, RawLog
 from transport.bridges.unitree.robot import unitree_robot
@@ -28,6 +28,7 @@ from transport.bridges.unitree.script import Step, parse_script
 GO2 = unitree_robot("go2-unitree")
 MOTORS = len(GO2.motors)
 L2, B, A = 1 << 5, 1 << 9, 1 << 8
+STAND = Step("stand", 0.3)
 
 
 @cache
@@ -71,9 +72,75 @@ def puppet(monkeypatch):
         yield made
 
 
+POSTURES = {"stand": np.full(MOTORS, 0.5), "lie": np.zeros(MOTORS)}
+
+
 def bridge(notes, log=None):
-    postures = {"stand": np.full(MOTORS, 0.5), "lie": np.zeros(MOTORS)}
-    return Bridge(LowLevel(StateDecoder(GO2._replace(postures=postures)), bus(), log), notes.append)
+    return Bridge(LowLevel(StateDecoder(GO2._replace(postures=POSTURES)), bus(), log), notes.append)
+
+
+class Link:
+    """The two topics without waiting: the next states come `at_once`, 2 ms apart; joints follow the last target at once."""
+
+    is_alone = True
+
+    def __init__(self, at_once=1):
+        self.decoder, self.message = StateDecoder(GO2._replace(postures=POSTURES)), Message(GO2.family.state)
+        self.message["imu_state.quaternion"] = np.array([1.0, 0.0, 0.0, 0.0])
+        self.message["imu_state.accelerometer"] = np.array([0.0, 0.0, 9.81])
+        self.at_once, self.ms = at_once, 0
+
+    def states(self, timeout):
+        found = []
+        for _ in range(self.at_once):
+            self.ms += 2
+            self.message["tick"], self.message["imu_state.gyroscope"] = self.ms, np.full(3, 1e-6 * self.ms)
+            found.append(self.message.copy())
+        return self.decoder.states(found)
+
+    def state(self, timeout):
+        return self.states(timeout)[-1]
+
+    def send(self, command, state):
+        if command.kp.any():
+            self.message["motor_state.q"] = np.append(command.q[np.argsort(self.decoder.motors)], np.zeros(20 - MOTORS))
+
+
+class Taker:
+    """A server that gets the robot. begun: when [ms]"""
+
+    problem, latched, modes = "", False, {}
+
+    def __init__(self, link):
+        self._link, self.begun = link, []
+
+    def begin(self):
+        self.begun.append(self._link.ms)
+
+    def command(self, states):
+        return damping(states[-1], GO2.kd)
+
+    def drive(self, velocity): ...
+    def pause(self): ...
+    def end(self): ...
+
+
+def test_each_time_that_it_stands_up_a_robot_must_rest_anew_before_a_server_gets_it():
+    link, noted = Link(), []
+    taker = Taker(link)
+    report = Bridge(link, lambda note: noted.append((note, link.ms)), taker).run([STAND, Step("lie"), STAND])
+    assert report.ended == ""
+    rose = [ms for note, ms in noted if note.startswith("stand")]
+    first, second = (taken - since for taken, since in zip(taker.begun, rose, strict=True))
+    assert second == pytest.approx(first, abs=4)
+
+
+def test_missed_states_are_those_that_came_with_a_later_one_that_was_answered():
+    """No state is answered before the robot rests, nor is the damping at the end an answer."""
+    report = Bridge(Link(), lambda note: None).run([STAND])
+    assert (report.ended, report.missed) == ("", 0)
+    twice = Bridge(Link(at_once=2), lambda note: None).run([STAND])
+    assert twice.missed == twice.answered > 100
 
 
 @full
