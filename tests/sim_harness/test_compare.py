@@ -211,7 +211,17 @@ def test_the_command_writes_tables_pictures_and_a_report(comparison, here, tmp_p
 
 def comparable(summary: Summary) -> dict:
     data = msgspec.to_builtins(summary)
-    for name in ("step_p50", "step_p99", "step_max", "round_trip_p50", "round_trip_p99", "late", "pace", "longest_tick"):
+    for name in (
+        "step_p50",
+        "step_p99",
+        "step_max",
+        "round_trip_p50",
+        "round_trip_p99",
+        "late",
+        "punctual",
+        "pace",
+        "longest_tick",
+    ):
         del data[name]
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in data.items()}
 
