@@ -18,7 +18,7 @@ from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import WITHOUT, Safety
 from controllers.monitor.switches import Switches
 from controllers.planners.targets import LAST_LEVEL
-from controllers.planners.two_legs.walker import beside
+from controllers.planners.two_legs.beside import beside
 from controllers.robot.damping import carried_late, drive_gains
 from controllers.robot.kinematics import closing
 from controllers.settings import ControllerSettings

@@ -14,7 +14,8 @@ from controllers.planners.path import Path, PathSettings, command, corrected
 from controllers.planners.plan import GRAVITY
 from controllers.planners.rigid_body import STATE, Body, Horizon, Weights, planned_motion
 from controllers.planners.steps import from_hip
-from controllers.planners.two_legs.feet import Swing, turned
+from controllers.planners.two_legs.feet import turned
+from controllers.planners.two_legs.swing import ANY, Swing, aim, lift, move
 from controllers.planners.two_legs.tasks import BASE
 from controllers.robot.kinematics import contact_places
 from idyn.model.robot import Robot
@@ -91,11 +92,12 @@ class Feet:
                 self.steps[i] = None
                 continue
             if step is None:
-                swing = Swing(_four(places[i]), _four(goals[i]), lasts, gait.step_height)
+                swing = Swing()
+                lift(swing, _four(places[i]), _four(goals[i]), lasts, gait.step_height)
             else:
                 swing = step.swing
-                swing.aim(_four(goals[i]), share * lasts)
-            swing.move(share * lasts)
+                aim(swing, _four(goals[i]), share * lasts, ANY)
+            move(swing, share * lasts)
             self.steps[i] = Step(swing, share)
 
 

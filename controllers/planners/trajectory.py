@@ -18,6 +18,7 @@ from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose,
 from controllers.robot.kinematics import KNOTS, angles_along
 from idyn.contact.terrain import Terrain
 from idyn.errors import ConfigError, InputError
+from idyn.library.kernels import compiled
 from idyn.model.robot import Robot
 from idyn.tasks import TaskStack
 from idyn.types import Array, ContactSet, Kinematics, State
@@ -178,13 +179,14 @@ class Sinusoid(Trajectory):
         )
 
 
+@compiled
 def smooth_step(t: float, duration: float) -> tuple[float, float, float]:
     """Return the quintic from 0 at t = 0 to 1 at `duration` [s], flat at both ends, and its derivatives [1/s], [1/s²]."""
     x = min(t / duration, 1.0)
     return (
-        x**3 * (10 - 15 * x + 6 * x * x),
-        30 * x * x * (1 - x) ** 2 / duration,
-        60 * x * (1 - x) * (1 - 2 * x) / duration**2,
+        x * x * x * (10 - 15 * x + 6 * x * x),
+        30 * x * x * (1 - x) * (1 - x) / duration,
+        60 * x * (1 - x) * (1 - 2 * x) / (duration * duration),
     )
 
 

@@ -21,11 +21,11 @@ class ForceTask(ContactTask, frozen=True, kw_only=True):
     """Sum of the forces of some contacts on their first bodies; exactly one of `normal` and `force` is given.
 
     contacts: key, or keys
-    normal: sum of the normal forces [N]; force: sum of the forces in the world [N] (3)
+    normal: sum of the normal forces [N], a number or an array () that may change; force: sum of the forces in the world [N] (3)
     """
 
     contacts: str | Sequence[str]
-    normal: float | None = None
+    normal: float | Array | None = None
     force: Numbers | None = None
 
     def label(self) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 from scipy.optimize import least_squares
 
+from controllers.planners.two_legs.feet import Feet
 from controllers.planners.two_legs.feet import feet_of as soles_of
 from controllers.robot.kinematics import standing
 from idyn.errors import ConfigError, ModelError
@@ -289,8 +290,8 @@ def _steps(robot: Robot, q: Array, height: float) -> tuple[float, float, float]:
     margin = min(MARGIN, SHARE * min(each for sole in soles for each in sole.half if each > 0.0))
     edges = any(sole.edge for sole in soles)
     period = (EDGES if edges else SOLES) * float(np.sqrt(height / 0.75))
-    left, right = (sole.pose(robot.frames.placed(sole.frame, terms)).place for sole in soles)
-    narrower = edges and (left - right).imag > NARROWER * height
+    left, right = Feet(robot, soles).measured(terms.placements)
+    narrower = edges and left[1] - right[1] > NARROWER * height
     return margin, period, NARROWER * height if narrower else 0.0
 
 

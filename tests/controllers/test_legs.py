@@ -25,8 +25,32 @@ from controllers.planners.locomotion import Locomotion
 from controllers.planners.mpc import MpcPlanner, MpcSettings
 from controllers.planners.path import PathSettings
 from controllers.planners.rigid_body import Body, Horizon, Weights, planned_motion
-from controllers.planners.two_legs.feet import Pose, Span, Swing, feet_of, nearest_inside, planned_dcm
-from controllers.planners.two_legs.steps import Steps, StepSettings, Velocity, abreast, next_step, within_reach
+from controllers.planners.two_legs.feet import (
+    Feet,
+    Pose,
+    feet_of,
+    fill_corners,
+    nearest_inside,
+    nearest_on_edge,
+    point,
+    pose_of,
+)
+from controllers.planners.two_legs.steps import (
+    NONE,
+    PARTS,
+    Steps,
+    StepSettings,
+    Velocity,
+    abreast,
+    advance,
+    fill_plan,
+    middle,
+    next_step,
+    reference,
+    stand,
+    within_reach,
+)
+from controllers.planners.two_legs.swing import ANY, Spans, Swing, aim, lift, move, planned_dcm
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.kinematics import close_chains, contact_places
 from idyn import ConfigError, Flat, InputError, Robot, contacts_of_places, load_robot
@@ -44,7 +68,7 @@ HIPS = np.array([[0.2, 0.15, 0.0], [0.2, -0.15, 0.0], [-0.2, 0.15, 0.0], [-0.2, 
 BODY = Body(14.0, np.array([[0.11, 0.002, 0.0], [0.002, 0.25, 0.01], [0.0, 0.01, 0.3]]))
 WEIGHTS = Weights(np.array([10.0, 10.0, 5.0, 20.0, 20.0, 100.0, 0.1, 0.1, 0.3, 10.0, 10.0, 5.0]), 1e-4, 0.5, 250.0)
 OMEGA, STILL = 3.6, Velocity(0j, 0.0)
-SPANS = (Span(0.2, 0.1j, 0.1 - 0.1j), Span(0.5, 0.1 - 0.1j, 0.1 - 0.1j), Span(0.3, 0.1 - 0.1j, 0.3 + 0.1j))
+SPANS = (0.2, 0.1j, 0.1 - 0.1j), (0.5, 0.1 - 0.1j, 0.1 - 0.1j), (0.3, 0.1 - 0.1j, 0.3 + 0.1j)  # duration, start, end
 
 
 class Rig:
@@ -374,31 +398,31 @@ def test_settings_that_are_no_gait_of_the_robot_are_refused():
 
 
 def test_the_planned_dcm_ends_above_the_last_centre_of_pressure() -> None:
-    dcm = planned_dcm(SPANS, OMEGA)
-    for span in SPANS:  # ξ̇ = ω (ξ − p), integrated forwards
+    dcm = planned_dcm(Spans(*map(np.array, zip(*SPANS, strict=True))), 0, len(SPANS), OMEGA)
+    for lasts, start, end in SPANS:  # ξ̇ = ω (ξ − p), integrated forwards
 
-        def slope(t: float, x: np.ndarray, span: Span = span) -> np.ndarray:
-            return OMEGA * (x - span.start - (span.end - span.start) * t / span.duration)
+        def slope(t: float, x: np.ndarray, span: tuple[float, complex, complex] = (lasts, start, end)) -> np.ndarray:
+            return OMEGA * (x - span[1] - (span[2] - span[1]) * t / span[0])
 
-        dcm = solve_ivp(slope, (0.0, span.duration), [dcm], rtol=1e-10, atol=1e-12).y[0, -1]
-    assert np.allclose(dcm, SPANS[-1].end, atol=1e-7)
+        dcm = solve_ivp(slope, (0.0, lasts), [dcm], rtol=1e-10, atol=1e-12).y[0, -1]
+    assert np.allclose(dcm, SPANS[-1][2], atol=1e-7)
 
 
 @every("seed", range(5))
 def test_the_nearest_point_of_a_polygon(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    corners, point = rng.normal(size=(8, 2)), 3.0 * rng.normal(size=2)
-    nearest = nearest_inside(complex(*point), [complex(*corner) for corner in corners])
+    corners, place = rng.normal(size=(8, 2)), 3.0 * rng.normal(size=2)
+    nearest = nearest_inside(complex(*place), corners @ [1.0, 1.0j])
     found = np.array([nearest.real, nearest.imag])
     weights = rng.dirichlet(np.full(8, 0.3), size=20000)
     inside = np.concatenate([weights @ corners, corners])
-    # the obtuse angle at the nearest point: (point − found) · (x − found) ≤ 0 for all x inside
-    assert ((inside - found) @ (point - found)).max() < 1e-9
+    # the obtuse angle at the nearest point: (place − found) · (x − found) ≤ 0 for all x inside
+    assert ((inside - found) @ (place - found)).max() < 1e-9
     assert np.linalg.norm(inside - found, axis=1).min() < 0.2
 
 
 def test_a_point_inside_and_degenerate_polygons_stay() -> None:
-    square = [0j, 1 + 0j, 1 + 1j, 1j]
+    square = np.array([0j, 1 + 0j, 1 + 1j, 1j])
     assert nearest_inside(0.3 + 0.6j, square) == 0.3 + 0.6j
     assert nearest_inside(2.0 + 0.5j, square[:1]) == 0.0
     assert nearest_inside(0.4 + 2.0j, square[:2]) == pytest.approx(0.4)
@@ -406,7 +430,7 @@ def test_a_point_inside_and_degenerate_polygons_stay() -> None:
 
 @every("velocity", [(0.3, 0.0, 0.0), (0.0, 0.1, 0.0), (0.2, -0.05, 0.4)])
 def test_footsteps_move_at_the_commanded_velocity(velocity: tuple[float, float, float]) -> None:
-    period, width, feet = 0.5, 0.2, [Pose(0.1j, 0.0, 0.0), Pose(-0.1j, 0.0, 0.0)]
+    period, width, feet = 0.5, 0.2, [Pose(0.1j, 0.0, 0.0, 0.0), Pose(-0.1j, 0.0, 0.0, 0.0)]
     middles = []
     for k in range(40):
         foot = k % 2
@@ -419,21 +443,23 @@ def test_footsteps_move_at_the_commanded_velocity(velocity: tuple[float, float, 
 
 
 def test_steps_stay_within_reach() -> None:
-    stands, limits = Pose(1.0 + 2.0j, 0.0, 0.5 * np.pi), StepSettings(longest=0.3, narrowest=0.8, widest=1.5)
-    place = within_reach(Pose(1.4 + 2.9j, 0.0, 0.0), stands, 0, 0.2, limits)
+    stands = Pose(1.0 + 2.0j, 0.0, 0.5 * np.pi, 0.0)
+    steps = Steps(StepSettings(longest=0.3, narrowest=0.8, widest=1.5), 0.2, OMEGA, True, 0j)
+    place = within_reach(steps, 1.4 + 2.9j, stands, 0)
     # ahead is +y, left is −x: the left foot crossed the right one by 0.4 m
-    assert place.place == pytest.approx(1.0 - 0.16 + 2.3j)
-    assert abreast((next_step(stands, 0, STILL, 0.2, 0.7), stands), 0.2) < 1e-12
+    assert place == pytest.approx(1.0 - 0.16 + 2.3j)
+    assert abreast(next_step(stands, 0, STILL, 0.2, 0.7), stands, 0.2) < 1e-12
 
 
 def test_a_swing_is_smooth_when_its_goal_moves() -> None:
     start, goal = np.zeros(4), np.array([0.3, 0.0, 0.0, 0.2])
-    swing, dt, track = Swing(start, goal, 0.5, 0.05), 1e-3, []
+    swing, dt, track = Swing(), 1e-3, []
+    lift(swing, start, goal, 0.5, 0.05)
     for k in range(501):
         if k == 200:
-            swing.aim(goal + np.array([0.05, 0.02, 0.0, 0.0]), k * dt)
-        swing.move(k * dt)
-        track.append((swing.x, swing.v, swing.a))
+            aim(swing, goal + np.array([0.05, 0.02, 0.0, 0.0]), k * dt, ANY)
+        move(swing, k * dt)
+        track.append(np.array([swing.x, swing.v, swing.a]))
     x, v, a = np.array(track).transpose(1, 0, 2)
     assert np.allclose(np.gradient(x, dt, axis=0)[1:-1], v[1:-1], atol=2e-3)
     assert np.allclose(np.gradient(v, dt, axis=0)[1:-1], a[1:-1], atol=0.2)
@@ -448,7 +474,8 @@ def test_feet_of_g1_are_whole_soles_and_others_have_none() -> None:
     assert (left.frame, right.frame) == ("left_ankle_roll_link", "right_ankle_roll_link")
     assert left.flat
     assert np.allclose(left.half, [0.085, 0.0275])
-    assert left.pose(robot.frames.placement(left.frame, stance)).height == pytest.approx(0.0, abs=1e-9)
+    poses = Feet(robot, (left, right)).measured(robot.terms(stance, np.zeros(robot.nv)).placements)
+    assert poses[0, 2] == pytest.approx(0.0, abs=1e-9)
     quadruped, stands = load_robot("quadruped")
     with pytest.raises(ConfigError, match="two links"):
         feet_of(quadruped, stands)
@@ -465,28 +492,45 @@ def test_point_feet_are_spheres_on_the_ground() -> None:
     assert not left.flat
     q = stance.copy()
     q[robot.tree.q_index] += 0.3  # the lower legs tilt
-    placed = robot.frames.placed("FL_FOOT", robot.terms(q, np.zeros(robot.nv)))
-    pose, centre = left.pose(placed), robot.frames.placement("FL_FOOT", q).translation
-    assert np.allclose(pose.four()[:3], centre - [0.0, 0.0, 0.016])
-    assert np.allclose(left.corners(pose, 0.01), pose.place)
+    feet, corners = Feet(robot, (left, right)), np.empty(4, np.complex128)
+    poses, centre = (
+        feet.measured(robot.terms(q, np.zeros(robot.nv)).placements),
+        robot.frames.placement("FL_FOOT", q).translation,
+    )
+    assert np.allclose(poses[0, :3], centre - [0.0, 0.0, 0.016])
+    fill_corners(feet.halves[0], pose_of(poses[0]), 0.01, corners)
+    assert np.allclose(corners, point(poses[0]))
+
+
+def standing_at(steps: Steps, aside: float) -> Steps:
+    """Let the feet stand so far to the side [m]."""
+    steps.measured[:] = 0.0
+    steps.measured[:, 1] = aside, -aside
+    stand(steps, 0j)
+    return steps
+
+
+def see(steps: Steps) -> None:
+    """Measure the feet where they are planned."""
+    steps.measured[:] = steps.planted
+    if steps.swinging != NONE:
+        steps.measured[steps.swinging, :4] = steps.swing.x
 
 
 def point_feet(period: float = 0.25) -> Steps:
     """Return steps of point feet 0.1 m apart, that stand."""
     settings = StepSettings(period=period, double_support=0.1, longest=0.3, narrowest=0.4, widest=3.0)
-    steps = Steps(settings, 0.1, OMEGA, False, 0j)
-    steps.reset((Pose(0.05j, 0.0, 0.0), Pose(-0.05j, 0.0, 0.0)))
-    return steps
+    return standing_at(Steps(settings, 0.1, OMEGA, False, 0j), 0.05)
 
 
 def test_point_feet_that_land_early_keep_the_time_of_the_plan() -> None:
     steps, dt, lifts = point_feet(), 0.005, []
     for k in range(400):
-        feet, before = (steps.planted[0], steps.planted[1]), steps.swinging
-        early = steps.swing is not None and steps.swing.x[2] < 0.002
-        steps.advance(k * dt, STILL, feet, early)
-        steps.reference(k * dt, STILL, steps.middle)
-        if before is None and steps.swinging is not None:
+        before = steps.swinging
+        steps.measured[:] = steps.planted
+        advance(steps, k * dt, STILL, before != NONE and steps.swing.x[2] < 0.002, 0j)
+        reference(steps, k * dt, STILL, middle(steps.planted))
+        if before == NONE and steps.swinging != NONE:
             lifts.append(k * dt)
     assert len(lifts) > 5
     assert np.allclose(np.diff(lifts), 0.25, atol=dt + 1e-9)
@@ -496,75 +540,69 @@ def test_point_feet_that_land_early_keep_the_time_of_the_plan() -> None:
 def test_point_feet_walk_at_the_commanded_speed_though_the_centre_of_pressure_is_off(bias: float) -> None:
     steps, dt, dcm, at = point_feet(), 0.005, 0j, {}
     for k in range(4000):
-        t, feet = k * dt, [steps.planted[0], steps.planted[1]]
-        if steps.swinging is not None and steps.swing is not None:
-            x = steps.swing.x
-            feet[steps.swinging] = Pose(complex(*x[:2]), float(x[2]), float(x[3]))
-        steps.advance(t, Velocity(0.2, 0.0), (feet[0], feet[1]), False)
-        p, _ = steps.reference(t, Velocity(0.2 + steps.correction, 0.0), dcm)
+        see(steps)
+        advance(steps, k * dt, Velocity(0.2 + 0j, 0.0), False, 0j)
+        p, _ = reference(steps, k * dt, Velocity(0.2 + point(steps.correction), 0.0), dcm)
         dcm += dt * OMEGA * (dcm - p - bias)  # ξ̇ = ω (ξ − p)
-        at[k] = steps.middle.real
+        at[k] = middle(steps.planted).real
     assert (at[3999] - at[1999]) / (2000 * dt) == pytest.approx(0.2, rel=0.05)
 
 
 def test_feet_without_width_learn_where_they_press_and_stop_as_far_apart_as_they_land() -> None:
     """A sole that leans outwards with its leg presses 12 mm outside its line: steps become wider until the plan knows it."""
     steps, dt, dcm, outside, aside = Steps(StepSettings(), 0.25, OMEGA, True, 0.05 + 0j), 0.005, 0j, 0.012, []
-    steps.reset((Pose(0.125j, 0.0, 0.0), Pose(-0.125j, 0.0, 0.0)))
+    standing_at(steps, 0.125)
     for k in range(8000):
-        t, feet, before = k * dt, [steps.planted[0], steps.planted[1]], steps.swinging
-        if steps.swinging is not None and steps.swing is not None:
-            x = steps.swing.x
-            feet[steps.swinging] = Pose(complex(*x[:2]), float(x[2]), float(x[3]))
-        velocity = Velocity(0.2 if t < 30.0 else 0.0, 0.0)
-        steps.advance(t, velocity, (feet[0], feet[1]), False)
-        p, planned = steps.reference(t, velocity._replace(plane=velocity.plane + steps.correction), dcm)
-        if before is not None and steps.swinging is None:
-            aside.append((steps.planted[0].place - steps.planted[1].place).imag)
-        if steps.swinging is None:
-            ends = [pose.place + along for pose in steps.planted for along in (-0.07, 0.07)]
+        t, before = k * dt, steps.swinging
+        see(steps)
+        velocity = Velocity(0.2 + 0j if t < 30.0 else 0j, 0.0)
+        advance(steps, t, velocity, False, 0j)
+        p, planned = reference(steps, t, Velocity(velocity.plane + point(steps.correction), 0.0), dcm)
+        if before != NONE and steps.swinging == NONE:
+            aside.append(steps.planted[0, 1] - steps.planted[1, 1])
+        if steps.swinging == NONE:
+            ends = np.array([point(pose) + ahead for pose in steps.planted for ahead in (-0.07, 0.07)])
             p = nearest_inside(p + 2.0 * (dcm - planned), ends)
         else:
-            p = steps.planted[1 - steps.swinging].place + outside * (1j if steps.swinging else -1j)
+            p = point(steps.planted[1 - steps.swinging]) + outside * (1j if steps.swinging else -1j)
         dcm += dt * OMEGA * (dcm - p)
     assert min(aside[:2]) > 0.3
     np.testing.assert_allclose(aside[-8:-4], 0.25, atol=0.02)
     assert steps.standing
-    assert abs(dcm - steps.middle) < 0.01
+    assert abs(dcm - middle(steps.planted)) < 0.01
 
 
 @pytest.mark.parametrize("ahead", [1.0, -1.0])
 def test_feet_that_stand_step_where_the_dcm_leaves_them_and_rest_there(ahead: float) -> None:
     steps, dt, dcm, landed = Steps(StepSettings(), 0.2, OMEGA, True, 0.05 + 0.03j), 0.005, ahead * 0.052 + 0.01j, []
-    steps.reset((Pose(0.1j, 0.0, 0.0), Pose(-0.1j, 0.0, 0.0)))
+    standing_at(steps, 0.1)
     for k in range(600):
-        feet, swung = [steps.planted[0], steps.planted[1]], steps.swinging
-        if swung is not None and steps.swing is not None:
-            x = steps.swing.x
-            feet[swung] = Pose(complex(*x[:2]), float(x[2]), float(x[3]))
-        stands = [pose.place for foot, pose in enumerate(feet) if foot != swung]
-        soles = [place + complex(x, y) for place in stands for x in (-0.05, 0.05) for y in (-0.03, 0.03)]
+        swung = steps.swinging
+        see(steps)
+        stands = [point(pose) for foot, pose in enumerate(steps.measured) if foot != swung]
+        soles = np.array([place + complex(x, y) for place in stands for x in (-0.05, 0.05) for y in (-0.03, 0.03)])
         outside = dcm - nearest_inside(dcm, soles) if steps.standing else 0j
-        steps.advance(k * dt, Velocity(0j, 0.0), (feet[0], feet[1]), False, outside)
-        landed += [k * dt] * (swung is not None and steps.swinging is None)
-        p, planned = steps.reference(k * dt, Velocity(0j, 0.0), dcm)
+        advance(steps, k * dt, STILL, False, outside)
+        landed += [k * dt] * (swung != NONE and steps.swinging == NONE)
+        p, planned = reference(steps, k * dt, STILL, dcm)
         dcm += dt * OMEGA * (dcm - nearest_inside(p + 2.0 * (dcm - planned), soles))
     assert len(landed) == 1
     assert landed[0] < 0.8
     assert steps.standing
-    assert abs(dcm - steps.middle) < 0.01
+    assert abs(dcm - middle(steps.planted)) < 0.01
 
 
 def test_a_foot_whose_place_is_out_of_reach_lands_sooner() -> None:
     lasted = []
     for push in (0.0, 0.02j, -0.08j):  # of the DCM to the side of the foot in the air, the left one, or away from it [m]
-        steps = Steps(StepSettings(), 0.2, OMEGA, True, 0.01 + 0.01j)
-        steps.reset((Pose(0.1j, 0.0, 0.0), Pose(-0.1j, 0.0, 0.0)))
-        times = []
+        steps, times, velocity = Steps(StepSettings(), 0.2, OMEGA, True, 0.01 + 0.01j), [], Velocity(0.2 + 0j, 0.0)
+        standing_at(steps, 0.1)
         for k in range(300):  # the first swing, and before the next one of this foot
-            steps.advance(0.005 * k, Velocity(0.2, 0.0), (steps.planted[0], steps.planted[1]), False)
-            ideal = planned_dcm(steps.plan(0.005 * k, Velocity(0.2, 0.0)), OMEGA)
-            steps.reference(0.005 * k, Velocity(0.2, 0.0), ideal + push * (steps.swinging == 0))
+            spans = Spans(np.empty(PARTS), *np.empty((2, PARTS), np.complex128))
+            steps.measured[:] = steps.planted
+            advance(steps, 0.005 * k, velocity, False, 0j)
+            ideal = planned_dcm(spans, 0, fill_plan(steps, 0.005 * k, velocity, spans), OMEGA)
+            reference(steps, 0.005 * k, velocity, ideal + push * (steps.swinging == 0))
             times += [0.005 * k] * (steps.swinging == 0)
         lasted.append(times[-1] - times[0])
     assert lasted[0] == pytest.approx(0.525, abs=0.01)
@@ -611,7 +649,9 @@ def test_the_schedule_and_the_tasks_follow_the_phases() -> None:
             swung |= frames
             assert not any(label.startswith("load") for label in tasks)
         else:
-            (less,) = [task.normal for label, task in tasks.items() if label.startswith("load")]  # the rest is the other foot's
+            (less,) = [
+                float(task.normal) for label, task in tasks.items() if label.startswith("load")
+            ]  # the rest is the other foot's
             assert 0.0 <= less <= 0.5 * robot.weight
     assert len(swung) == 2
 
@@ -647,11 +687,11 @@ def test_edges_are_not_asked_to_roll_and_one_alone_only_for_its_centre_of_pressu
     robot = robot.variant(contact=tuple(places))
     left, _ = feet_of(robot, stance)
     assert (left.edge, left.along) == (True, 0)
-    pose = Pose(1.0 + 2.0j, 0.0, np.pi / 2)
-    assert np.isclose(left.nearest(1.3 + 2.4j, pose), 1.0 + 2.4j)
-    tilted = robot.frames.placement(left.frame, stance)
-    tilted.rotation[:] = Rotation.from_euler("y", 0.1).as_matrix() @ tilted.rotation
-    assert np.isclose(left.pose(tilted).above, left.half[0] * np.sin(0.1))
+    assert np.isclose(nearest_on_edge(np.array(left.half), Pose(1.0 + 2.0j, 0.0, np.pi / 2, 0.0), 1.3 + 2.4j), 1.0 + 2.4j)
+    feet, level = Feet(robot, feet_of(robot, stance)), robot.terms(stance, np.zeros(robot.nv)).placements.copy()
+    tilted = level.copy()  # the axes by columns
+    tilted[:, :9] = (Rotation.from_euler("y", 0.1).as_matrix() @ level[:, :9].reshape(-1, 3, 3).mT).mT.reshape(-1, 9)
+    assert np.isclose(feet.measured(tilted)[0, 4], left.half[0] * np.sin(0.1))
     gait, state = (
         TwoLegsSettings(commands=((5.0, 0.3, 0.0, 0.2),)).build(robot, stance, 0.01),
         State(q=stance, v=np.zeros(robot.nv)),
@@ -667,10 +707,10 @@ def test_edges_are_not_asked_to_roll_and_one_alone_only_for_its_centre_of_pressu
         if swings:
             alone += 1
             assert tuple(tasks["swing attitude"].mask[3:]) == (False, True, True)
-            point, stands = tasks["pressure"].point, tasks["pressure"].contacts
+            at, stands = tasks["pressure"].point, tasks["pressure"].contacts
             assert len(stands) == 2
-            foot = next(each for each in feet_of(robot, stance) if each.frame != tasks["swing"].frame)
-            assert np.isclose(point[1], foot.pose(robot.frames.placement(foot.frame, stance)).place.imag)
+            foot = next(side for side, each in enumerate(feet_of(robot, stance)) if each.frame != tasks["swing"].frame)
+            assert np.isclose(at[1], feet.measured(level)[foot, 1])
     assert alone > 50
 
 

@@ -1,42 +1,66 @@
-"""The two feet of a robot: frames, soles, where they are, the path of a swing; and the divergent component of motion.
+"""The two feet of a robot: their soles, where they are; points of the plane, and the convex hull of soles.
 
-Points and vectors of the plane are complex numbers x + i y: the product with e^{iθ} turns by θ.
-
-The DCM ξ (capture point) of a linear inverted pendulum in the plane, with its centre of mass c at the height h:
-
-    ξ = c + ċ/ω,   ω = √(g/h),   ξ̇ = ω (ξ − p),   c̈ = ω² (c − p)      p: centre of pressure
-While p moves at a constant rate ṗ for the duration D,
-
-    ξ(0) = p(0) + ṗ/ω + (ξ(D) − p(D) − ṗ/ω) e^{−ωD}
-so that a plan of p gives ξ by recursion from its end, where the errors vanish [Englsberger].
+Points and vectors of the plane are complex numbers x + i y: the product with e^{iθ} turns by θ. Arrays hold them as (x, y).
 """
 
-from cmath import rect
-from collections.abc import Sequence
-from math import atan2, exp, inf
 from typing import NamedTuple
 
 import numpy as np
 
 from idyn.errors import ConfigError
-from idyn.model.frames import Placement
+from idyn.library.kernels import compiled, stack_array
+from idyn.library.records import ArrayRecord, Cube, Indices, Matrix, Vector
 from idyn.model.robot import Robot
+from idyn.tasks.centre import turned as in_world
 from idyn.types import Array
 
 FLAT = 1e-3  # soles that are smaller than this are points [m]
 
 
 class Pose(NamedTuple):
-    """Pose of a sole on level ground: its centre in the world, in the plane and its height [m]; its heading [rad]."""
+    """Pose of a sole on level ground: its centre in the world, in the plane and its height [m]; its heading [rad]; height of
+    its centre above its lowest point, where it tilts [m]. A row of an array of poses has these numbers (5)."""
 
     place: complex
     height: float
     yaw: float
-    above: float = 0.0  # height of its centre above its lowest point, where it tilts [m]
+    above: float
 
-    def four(self) -> Array:
-        """Return position and heading (4)."""
-        return np.array([self.place.real, self.place.imag, self.height, self.yaw])
+
+@compiled
+def point(x: Array) -> complex:
+    """Return the point of the plane at the first two numbers."""
+    return complex(x[0], x[1])
+
+
+@compiled
+def put(place: complex, x: Array) -> None:
+    """Write a point of the plane to the first two numbers."""
+    x[0], x[1] = place.real, place.imag
+
+
+@compiled
+def heading(yaw: float) -> complex:
+    """Return e^{i yaw}."""
+    return complex(np.cos(yaw), np.sin(yaw))
+
+
+@compiled
+def along(axis: complex, way: complex) -> complex:
+    """Return the part of a way along an axis of length 1, and to its left."""
+    return axis.conjugate() * way
+
+
+@compiled
+def pose_of(x: Array) -> Pose:
+    """Return the pose in a row (5)."""
+    return Pose(complex(x[0], x[1]), x[2], x[3], x[4])
+
+
+@compiled
+def put_pose(pose: Pose, x: Array) -> None:
+    """Write a pose to a row (5)."""
+    x[0], x[1], x[2], x[3], x[4] = pose.place.real, pose.place.imag, pose.height, pose.yaw, pose.above
 
 
 class Foot(NamedTuple):
@@ -64,23 +88,61 @@ class Foot(NamedTuple):
         """Direction of its longer side: 0: forward, 1: left."""
         return int(self.half[1] > self.half[0])
 
-    def nearest(self, point: complex, pose: Pose) -> complex:
-        """Return the point nearest to `point` on the line of an edge."""
-        line = rect(1.0, pose.yaw) * (1.0, 1.0j)[self.along]
-        return pose.place + line * (line.conjugate() * (point - pose.place)).real
 
-    def pose(self, placed: Placement) -> Pose:
-        """Return where the sole is, for its frame's pose."""
-        x, y, z = (placed.translation + placed.rotation @ self.centre).tolist()
-        c, s = (placed.rotation[:2] @ self.level[0]).tolist()
-        ahead, aside = (self.level[:2] @ placed.rotation[2]).tolist()  # vertical parts of its axes
-        return Pose(complex(x, y), z - self.radius, atan2(s, c), self.half[0] * abs(ahead) + self.half[1] * abs(aside))
+class Feet(ArrayRecord):
+    """The left and the right foot, for kernels."""
 
-    def corners(self, pose: Pose, margin: float) -> list[complex]:
-        """Return the corners of the sole, moved inwards by a margin [m]."""
-        x, y = (max(half - margin, 0.0) for half in self.half)
-        turn = rect(1.0, pose.yaw)
-        return [pose.place + turn * each for each in (complex(x, y), complex(x, -y), complex(-x, -y), complex(-x, y))]
+    joints: Indices  # to which they are fixed (2)
+    places: Matrix  # their centres in the joint frame [m] (2, 3)
+    axes: Cube  # forward and left on level ground, in the joint frame (2, 2, 3)
+    centres: Matrix  # see `Foot`
+    levels: Cube
+    radii: Vector
+    halves: Matrix
+    sides: Indices  # foot of each contact place (n)
+
+    def __init__(self, robot: Robot, feet: tuple[Foot, Foot]) -> None:
+        found = [robot.frames.attached(foot.frame) for foot in feet]
+        turns = [each.offset[:9].reshape(3, 3) for each in found]
+        both = list(zip(turns, feet, strict=True))
+        self.put(joints=np.array([each.joint for each in found]), radii=np.array([foot.radius for foot in feet]))
+        self.put(places=np.array([each.offset[9:] + R @ foot.centre for each, (R, foot) in zip(found, both, strict=True)]))
+        self.put(axes=np.array([(R @ foot.level[:2].T).T for R, foot in both]), halves=np.array([foot.half for foot in feet]))
+        self.put(centres=np.array([foot.centre for foot in feet]), levels=np.array([foot.level for foot in feet]))
+        self.put(sides=np.isin(np.arange(len(robot.spheres.keys)), feet[1].rows).astype(np.int64))
+
+    def measured(self, placements: Array) -> Array:
+        """Return where the soles are (2, 5). placements: of the joints, see `idyn.types.Kinematics` (njoints, 12)"""
+        poses = np.empty((2, 5))
+        measure(self, placements, poses)
+        return poses
+
+
+@compiled
+def measure(feet: Feet, placements: Array, poses: Array) -> None:
+    """Fill where the soles are (2, 5). placements: of the joints (njoints, 12)"""
+    for side in range(2):
+        at, x, f, l = placements[feet.joints[side]], feet.places[side], feet.axes[side, 0], feet.axes[side, 1]
+        place = complex(at[9] + in_world(at, x[0], x[1], x[2], 0), at[10] + in_world(at, x[0], x[1], x[2], 1))
+        yaw = np.arctan2(in_world(at, f[0], f[1], f[2], 1), in_world(at, f[0], f[1], f[2], 0))
+        ahead, aside = in_world(at, f[0], f[1], f[2], 2), in_world(at, l[0], l[1], l[2], 2)  # vertical parts of its axes
+        tilt = feet.halves[side, 0] * abs(ahead) + feet.halves[side, 1] * abs(aside)
+        put_pose(Pose(place, at[11] + in_world(at, x[0], x[1], x[2], 2) - feet.radii[side], yaw, tilt), poses[side])
+
+
+@compiled
+def fill_corners(half: Array, pose: Pose, margin: float, corners: Array) -> None:
+    """Fill the corners of a sole, moved inwards by a margin [m] (4). half: half sizes (2)"""
+    turn, at = heading(pose.yaw), complex(max(half[0] - margin, 0.0), max(half[1] - margin, 0.0))
+    corners[0], corners[2] = pose.place + turn * at, pose.place - turn * at
+    corners[1], corners[3] = pose.place + turn * at.conjugate(), pose.place - turn * at.conjugate()
+
+
+@compiled
+def nearest_on_edge(half: Array, pose: Pose, place: complex) -> complex:
+    """Return the point on the line of an edge that is nearest to a place. half: half sizes of the sole (2)"""
+    line = heading(pose.yaw) * (1.0j if half[1] > half[0] else 1.0 + 0.0j)
+    return pose.place + line * along(line, place - pose.place).real
 
 
 def turned(yaw: float) -> Array:
@@ -129,121 +191,48 @@ def _foot(robot: Robot, stance: Array, frame: str, rows: list[int]) -> tuple[Foo
     return foot, float((placed.translation + middle)[1])
 
 
-class Span(NamedTuple):
-    """A part of a plan: duration [s], and the centre of pressure at its start and end, between which it moves at a constant
-    rate [m]."""
-
-    duration: float
-    start: complex
-    end: complex
-
-
-def planned_dcm(spans: Sequence[Span], omega: float) -> complex:
-    """Return ξ at the beginning of a plan [m] that ends at rest above the last centre of pressure. omega [1/s]"""
-    dcm = spans[-1].end
-    for span in reversed(spans):
-        if span.duration > 0.0:
-            lead = (span.end - span.start) / (span.duration * omega)
-            dcm = span.start + lead + (dcm - span.end - lead) * exp(-omega * span.duration)
-    return dcm
-
-
-def nearest_inside(point: complex, corners: Sequence[complex]) -> complex:
-    """Return the point of the convex hull of `corners` that is nearest to `point`."""
-    hull = _hull(corners)
-    if len(hull) == 1:
-        return hull[0]
-    nearest, least, inside = point, inf, len(hull) > 2
-    for a, b in zip(hull, [*hull[1:], hull[0]], strict=True):
-        edge = b - a
-        way = edge.conjugate() * (point - a)  # products of the two vectors: inner, outer
+@compiled
+def nearest_inside(place: complex, corners: Array) -> complex:
+    """Return the point of the convex hull of `corners` (n complex) that is nearest to a place."""
+    hull = stack_array(2 * len(corners) + 1, np.complex128)
+    count = _fill_hull(corners, hull)
+    hull[count] = hull[0]
+    nearest, least, inside = place, np.inf, count > 2
+    for k in range(count):
+        edge = hull[k + 1] - hull[k]
+        way = along(edge, place - hull[k])  # products of the two vectors: inner, outer
         inside = inside and way.imag >= 0.0
-        foot = a + min(max(way.real / abs(edge) ** 2, 0.0), 1.0) * edge
-        distance = abs(point - foot)
+        share = way.real / max(edge.real * edge.real + edge.imag * edge.imag, 1e-300)  # 0 on a hull of one point
+        foot = hull[k] + min(max(share, 0.0), 1.0) * edge
+        distance = abs(place - foot)
         if distance < least:
             nearest, least = foot, distance
-    return point if inside else nearest
+    return place if inside else nearest
 
 
-def _hull(points: Sequence[complex]) -> list[complex]:
-    """Return the corners of the convex hull, counterclockwise."""
-    ordered = sorted(set(points), key=lambda point: (point.real, point.imag))
-    hull: list[complex] = []
-    for way in (ordered, ordered[::-1]):
-        chain: list[complex] = []
-        for p in way:
-            while len(chain) > 1 and ((chain[-1] - chain[-2]).conjugate() * (p - chain[-2])).imag <= 0.0:  # no turn to the left
-                chain.pop()
-            chain.append(p)
-        hull += chain[:-1]
-    return hull or ordered
-
-
-SETTLED = 0.06  # time before touchdown from which the target no longer changes [s]
-QUICKEST, FASTEST = 0.25, 1.5  # least duration of a swing [s]; speed of a foot that lands sooner than planned [m/s]
-
-
-class Swing:
-    """Position and heading of a foot in the air.
-
-    x, v, a: forward, left, up [m] and heading [rad], with their velocities and accelerations (4)
-    goal: where the foot lands: position and heading (4)
-    """
-
-    def __init__(self, start: Array, goal: Array, duration: float, height: float) -> None:
-        """start, goal: position and heading (4); height: of the highest point above start and goal [m]"""
-        self._duration, self._height, self.goal = duration, height, goal.copy()
-        self._phase = self._share = self._begun = 0.0  # share of the way up and down, at the time when the duration was set
-        self._from, self._since = (start, np.zeros(4), np.zeros(4)), 0.0
-        self._coefficients = quintic(*self._from, goal, duration)
-        self.x, self.v, self.a = self._from
-
-    def soonest(self, goal: Array) -> float:
-        """Return the least time from now to touchdown at a goal (4) [s]."""
-        far = float(np.abs(goal[:2] - self.x[:2]).max())
-        return max(QUICKEST * (1.0 - self._share), far / FASTEST, SETTLED)
-
-    def aim(self, goal: Array, t: float, within: float = inf) -> None:
-        """Land at another goal (4), from the time t since lift-off on, and at most the time `within` later [s]; ignored shortly
-        before touchdown."""
-        left = self._duration - t
-        if left < SETTLED or (np.abs(goal - self.goal).max() < 1e-6 and within >= left):
-            return
-        if within < left:
-            self._phase, self._begun, self._duration, left = self._share, t, t + within, within
-        x, v, a = self._along(t)
-        self.goal, self._since = goal.copy(), t
-        self._coefficients = quintic(x, v, a, goal, left)
-
-    def move(self, t: float) -> None:
-        """Set x, v, a to those at the time t since lift-off [s]; at the end the foot rests at the goal."""
-        x, v, a = self._along(min(t, self._duration))
-        T, h = (self._duration - self._begun) / (1.0 - self._phase), self._height
-        s = self._share = min(self._phase + (t - self._begun) / T, 1.0)
-        # 64 h s³ (1 − s)³, of height h at s = 1/2
-        x[2] += 64.0 * h * (s * (1.0 - s)) ** 3
-        v[2] += 192.0 * h * (s * (1.0 - s)) ** 2 * (1.0 - 2.0 * s) / T
-        a[2] += 384.0 * h * s * (1.0 - s) * (1.0 - 5.0 * s * (1.0 - s)) / (T * T)
-        self.x, self.v, self.a = x, v, a
-
-    def _along(self, t: float) -> tuple[Array, Array, Array]:
-        s = t - self._since
-        s2, s3, s4 = s * s, s * s * s, s * s * s * s
-        powers = [1.0, s, s2, s3, s4, s4 * s]
-        rates = [0.0, 1.0, 2.0 * s, 3.0 * s2, 4.0 * s3, 5.0 * s4], [0.0, 0.0, 2.0, 6.0 * s, 12.0 * s2, 20.0 * s3]
-        x, v, a = np.array([powers, *rates]) @ self._coefficients
-        return x, v, a
-
-
-def quintic(x: Array, v: Array, a: Array, goal: Array, duration: float) -> Array:
-    """Return the coefficients of 1, s, …, s⁵ from (x, v, a) at s = 0 to rest at `goal` at s = duration (6, n)."""
-    T, T2, T3 = duration, duration * duration, duration * duration * duration
-    rows = [
-        [1.0, 0.0, 0.0, 0.0],
-        [0.0, 1.0, 0.0, 0.0],
-        [0.0, 0.0, 0.5, 0.0],
-        [0.0, -6.0 / T2, -1.5 / T, 10.0 / T3],
-        [0.0, 8.0 / T3, 1.5 / T2, -15.0 / (T3 * T)],
-        [0.0, -3.0 / (T3 * T), -0.5 / T3, 6.0 / (T3 * T2)],
-    ]
-    return np.array(rows) @ np.array([x, v, a, goal - x])
+@compiled
+def _fill_hull(points: Array, hull: Array) -> int:
+    """Fill the corners of the convex hull of points, counterclockwise, and return their number. hull: room for 2 n"""
+    ordered, count = stack_array(len(points), np.complex128), 0
+    for i in range(len(points)):  # by x, then y, each once
+        p, k = points[i], count
+        while k > 0 and (ordered[k - 1].real > p.real or (ordered[k - 1].real == p.real and ordered[k - 1].imag > p.imag)):
+            k -= 1
+        if k > 0 and ordered[k - 1] == p:
+            continue
+        for j in range(count, k, -1):
+            ordered[j] = ordered[j - 1]
+        ordered[k] = p
+        count += 1
+    size = 0
+    for way in range(2):  # the lower chain to the right, the upper one back
+        begin = size
+        for step in range(count):
+            p = ordered[step if way == 0 else count - 1 - step]
+            while size > begin + 1 and along(hull[size - 1] - hull[size - 2], p - hull[size - 2]).imag <= 0.0:  # no left turn
+                size -= 1
+            hull[size] = p
+            size += 1
+        size -= 1  # its end begins the other chain
+    hull[0] = ordered[0]
+    return max(size, 1)

@@ -1,13 +1,19 @@
 """When which foot stands, and where the centre of pressure moves; settings of steps and balance: standing → (command) →
 double support → single support → double support → … → (no command, feet abreast) → standing"""
 
-from cmath import rect
 from math import exp
 from typing import Annotated, NamedTuple
 
+import numpy as np
+
 from controllers.config.loading import NonNegative, Positive, Settings
 from controllers.config.tables import within
-from controllers.planners.two_legs.feet import SETTLED, Pose, Span, Swing, planned_dcm
+from controllers.planners.two_legs.feet import Pose, along, heading, point, pose_of, put, put_pose
+from controllers.planners.two_legs.swing import SETTLED, Spans, Swing, aim, lift, move, planned_dcm, soonest
+from idyn.library.kernels import compiled, stack_array
+from idyn.library.records import ArrayRecord, Matrix, Vector
+from idyn.solvers.linalg import copy_rows
+from idyn.types import Array
 
 
 class StepSettings(Settings, frozen=True):
@@ -42,36 +48,10 @@ class Velocity(NamedTuple):
     turn: float
 
 
-def next_step(stands: Pose, foot: int, velocity: Velocity, width: float, period: float) -> Pose:
-    """Return where a foot lands beside the standing one so that the robot moves at a velocity.
-
-    stands: the standing foot; foot: that swings, 0: left, 1: right
-    width: distance of the feet to the side [m]; period: of a step [s]
-    """
-    yaw, half = stands.yaw + velocity.turn * period, complex(0.0, 0.5 * SIDES[foot] * width)
-    # the feet are beside the middle of the robot, which turns by half between the two steps
-    step = rect(1.0, stands.yaw) * half + rect(1.0, yaw) * (velocity.plane * period + half)
-    return Pose(stands.place + step, stands.height - stands.above, yaw)
-
-
-def within_reach(place: Pose, stands: Pose, foot: int, width: float, limits: StepSettings) -> Pose:
-    """Return a landing place, moved to where the foot reaches it and the legs do not cross."""
-    turn = rect(1.0, stands.yaw)
-    way = turn.conjugate() * (place.place - stands.place)
-    aside = min(max(SIDES[foot] * way.imag, limits.narrowest * width), limits.widest * width)
-    ahead = min(max(way.real, -limits.longest), limits.longest)
-    return place._replace(place=stands.place + turn * complex(ahead, SIDES[foot] * aside))
-
-
-def abreast(feet: tuple[Pose, Pose], width: float) -> float:
-    """Return how far the feet are from standing beside each other at a distance `width`: the larger of the distance [m] and
-    the angle [rad]."""
-    left, right = feet
-    place = next_step(right, 0, Velocity(0j, 0.0), width, 0.0)
-    return max(abs(left.place - place.place), abs(left.yaw - right.yaw))
-
+NONE = -1  # instead of a foot, 0: left, 1: right
 
 PREVIEW = 3  # number of planned steps. Errors of the DCM at the end of the plan shrink by e^{ωT} ≈ 10 with each
+PARTS = 3 + 2 * PREVIEW + 1  # largest number of parts of a plan
 FIRST = 0.6  # double support before the first step and after the last one [s]; before the first one on point feet a period
 SHIFT = 0.04  # speed at which the centre of pressure of a robot that begins to stand moves to the middle [m/s]
 ABREAST = 0.03  # feet that are nearer to their places beside each other than this stand still [m, rad]
@@ -81,200 +61,275 @@ HURRY = 0.1  # double support before a step that catches the robot [s]
 EARLY = 0.6  # share of the swing after which a foot that touches has landed
 
 
-class Steps:
-    """State of the gait.
+class Steps(ArrayRecord):
+    """State of the gait, and what it does not change."""
 
-    planted: where the feet stand, or stood last; the heading is the planned one
-    swinging: 0: left, 1: right; None in double support
-    swing: path of the foot in the air
-    correction: of the velocity of the plan, so that steps of feet without width are on average as long as commanded [m/s]
-    """
+    measured: Matrix  # where the feet are (2, 5)
+    planted: Matrix  # where they stand, or stood last; the heading is the planned one (2, 5)
+    swing: Swing  # path of the foot in the air
+    swinging: int  # this foot, `NONE` in double support
+    coming: int  # foot of the next swing
+    standing: bool
+    stops: bool  # whether the next step is to be the last one
+    caught: bool  # whether a step is to catch the robot: it stands as soon as the foot has landed
+    since: float  # begin and duration of the phase [s]
+    lasts: float
+    origin: Vector  # where the centre of pressure was then [m] (2)
+    correction: Vector  # of the velocity of the plan, so that steps without width are on average as long as commanded [m/s] (2)
+    outside: float  # how far outside its line an edge presses, since it leans to this side with its leg [m]
+    # settings, see `StepSettings`
+    period: float
+    double: float  # double support [s]
+    single: float
+    height: float
+    width: float
+    longest: float
+    narrowest: float
+    widest: float
+    omega: float  # √(g/h) [1/s]
+    kappa: float
+    ankle: Vector  # half sizes of the part of a sole on which the centre of pressure corrects the motion alone [m] (2)
+    stands: bool  # whether the robot can stand still
+    points: bool  # only the landing places correct the motion
+    narrow: bool  # and that to the side
 
     def __init__(self, settings: StepSettings, width: float, omega: float, stands: bool, ankle: complex) -> None:
-        """width: of the feet [m]; omega: √(g/h) [1/s]; stands: whether the robot can stand still
-        ankle: half sizes of the part of a sole on which the centre of pressure corrects the motion alone [m]
-        """
-        self._settings, self._width, self._omega, self._stands, self._ankle = settings, width, omega, stands, ankle
+        """width, omega, stands, ankle: see the fields"""
+        s, double = settings, settings.double_support * settings.period
+        self.put(measured=np.zeros((2, 5)), planted=np.zeros((2, 5)), swing=Swing(), origin=np.zeros(2), correction=np.zeros(2))
+        self.put(period=s.period, double=double, single=(1.0 - s.double_support) * s.period, height=s.height, width=width)
+        self.put(longest=s.longest, narrowest=s.narrowest * width, widest=s.widest * width, omega=omega, stands=stands)
         # a step that lands farther by s moves ξ by κ s, κ = (1 − e^{−ωD}) / ωD, D: double support
-        double = omega * settings.double_support * settings.period
-        self._kappa = (1.0 - exp(-double)) / double
-        self._points = not ankle  # only the landing places correct the motion
-        self._narrow = not ankle.imag  # and that to the side
-
-    def reset(self, feet: tuple[Pose, Pose], start: complex | None = None) -> None:
-        """Stand on these feet. start: where the centre of pressure begins to move to their middle [m]; None: there"""
-        self.planted = list(feet)
-        self.swinging: int | None = None
-        self.swing: Swing | None = None
-        self._next = 0  # foot of the next swing
-        self.correction = 0j
-        self._outside = 0.0  # how far outside its line an edge presses, since it leans to this side with its leg [m]
-        self._stops = False  # whether the next step is to be the last one
-        self._caught = False  # whether a step is to catch the robot: it stands as soon as the foot has landed
-        self._since, self._from = 0.0, self.middle if start is None else start
-        self._lasts = max(FIRST, abs(self.middle - self._from) / SHIFT)
-        self.standing = True
-
-    @property
-    def middle(self) -> complex:
-        """Return the middle of the feet [m]."""
-        return _middle(self.planted)
-
-    def advance(self, t: float, velocity: Velocity, measured: tuple[Pose, Pose], lands: bool, outside: complex = 0j) -> None:
-        """Begin the next phase if it is time.
-
-        velocity: commanded; measured: feet; lands: whether the foot in the air touches the ground
-        outside: by how much the DCM of a robot that stands is off its soles [m]; only a step to this side can stop it
-        """
-        s, elapsed = self._settings, t - self._since
-        wanted = any(velocity) or not self._stands
-        if self.standing:
-            if outside:
-                self._next = 0 if (rect(1.0, -self.planted[0].yaw) * outside).imag >= 0.0 else 1
-                self._caught = True
-                self._begin(t, HURRY, self.middle)
-            elif wanted:
-                self._next = 0 if velocity.plane.imag + 0.1 * velocity.turn >= 0.0 else 1
-                self._stops = self._caught = False
-                self._begin(t, s.period if self._points else FIRST, self.middle)
-        elif self.swinging is not None:
-            if elapsed >= self._lasts or (lands and elapsed > EARLY * self._lasts):
-                if self._narrow:
-                    self._learn(velocity)
-                self._land(t, measured, wanted)
-        elif elapsed >= self._lasts:
-            foot = self._next
-            for side in (0, 1):
-                self.planted[side] = measured[side]._replace(yaw=self.planted[side].yaw)
-            place = self._place(velocity)
-            start = self.planted[foot]
-            lasts = (1.0 - s.double_support) * s.period
-            self.swing = Swing(start.four(), place.four(), lasts, s.height)
-            self.swinging, self._since, self._lasts = foot, t, lasts
-        if self.swing is not None:
-            self.swing.move(t - self._since)
-
-    def _begin(self, t: float, lasts: float, start: complex) -> None:
-        """Begin a double support, in which the centre of pressure moves from `start` to the foot that stands next."""
-        self.standing, self.swinging, self.swing = False, None, None
-        self._since, self._lasts, self._from = t, lasts, start
-
-    def _land(self, t: float, measured: tuple[Pose, Pose], wanted: bool) -> None:
-        foot, s = self.swinging, self._settings
-        assert foot is not None
-        assert self.swing is not None
-        yaw = float(self.swing.goal[3])
-        start = self._pressed(self.planted[1 - foot], 1 - foot)
-        self.planted[foot] = measured[foot]._replace(yaw=yaw)
-        self._next = 1 - foot
-        early = max(self._lasts - (t - self._since), 0.0)
-        early *= self._points or (self._narrow and early <= SETTLED)  # else the next phase begins now
-        self._begin(t + early, s.double_support * s.period, start)
-        is_abreast = abreast((self.planted[0], self.planted[1]), self._apart) < ABREAST
-        if not wanted and (self._caught or (self._stops and is_abreast)):
-            self.standing, self._lasts = True, FIRST
-        self._stops = not wanted
-
-    @property
-    def _apart(self) -> float:
-        """Return at which distance to the side the feet stand still: that of the steps, without width any [m]."""
-        left, right = self.planted
-        return (rect(1.0, -right.yaw) * (left.place - right.place)).imag if self._narrow else self._width
-
-    def _learn(self, velocity: Velocity) -> None:
-        """Correct the velocity of the plan by a share of what the step that ends differs from the commanded one."""
-        assert self.swing is not None
-        place = self._place(velocity)
-        moved = rect(1.0, -place.yaw) * (complex(*self.swing.goal[:2]) - place.place)
-        s = self._settings
-        self.correction -= LEARNING * moved / s.period
-        if not self._points:  # a centre of pressure farther out by δ makes steps wider by δ (e^{ωT} − 1) / κ
-            grows = exp(self._omega * (1.0 - s.double_support) * s.period)
-            self._outside += LEARNING * SIDES[self._next] * moved.imag * self._kappa / (grows - 1.0)
-
-    def _place(self, velocity: Velocity) -> Pose:
-        """Return where the next foot lands without correction."""
-        stands, s = self.planted[1 - self._next], self._settings
-        place = next_step(stands, self._next, velocity, self._width, s.period)
-        return within_reach(place, stands, self._next, self._width, s)
-
-    def _pressed(self, stands: Pose, foot: int) -> complex:
-        """Return where the centre of pressure of a foot that carries alone is [m]."""
-        return stands.place + rect(SIDES[foot] * self._outside, stands.yaw) * 1j
-
-    def plan(self, t: float, velocity: Velocity) -> list[Span]:
-        """Return the motion of the centre of pressure from now on, with landing places that are not corrected."""
-        s, elapsed = self._settings, t - self._since
-        if self.standing:
-            return [_rest(self._from, self.middle, self._lasts, elapsed)]
-        double, single = s.double_support * s.period, (1.0 - s.double_support) * s.period
-        foot, feet = self._next, list(self.planted)
-        at = self._pressed(feet[1 - foot], 1 - foot)
-        if self.swinging is None:
-            spans = [_rest(self._from, at, self._lasts, elapsed), Span(single, at, at)]
-            if elapsed < 0.0:  # the foot has landed early
-                spans = [Span(-elapsed, self._from, self._from), *spans]
-        else:
-            spans = [Span(max(self._lasts - elapsed, 0.0), at, at)]
-        feet[foot] = self._place(velocity)
-        for _ in range(PREVIEW):
-            if self._stops and not self._narrow and abreast((feet[0], feet[1]), self._width) < ABREAST:
-                return [*spans, Span(FIRST, at, _middle(feet))]
-            stands, before = feet[foot], at
-            at, foot = self._pressed(stands, foot), 1 - foot
-            spans += [Span(double, before, at), Span(single, at, at)]
-            feet[foot] = next_step(stands, foot, velocity, self._width, s.period)
-        return [*spans, Span(double, at, _middle(feet))]
-
-    def reference(self, t: float, velocity: Velocity, dcm: complex) -> tuple[complex, complex]:
-        """Return the planned centre of pressure and the planned DCM [m], after moving the landing place of the foot
-        in the air by what the ankle cannot correct of the DCM's error until then.
-
-        velocity: of the plan; dcm: measured
-        """
-        spans, w = self.plan(t, velocity), self._omega
-        if self.swinging is None or self.swing is None:
-            return spans[0].start, planned_dcm(spans, w)
-        place, (T, at, _), end = self._place(velocity), spans[0], planned_dcm(spans[1:], w)
-        aims = at, dcm, end, place
-        moved, beyond = self._landing(T, aims)
-        soonest = self.swing.soonest(moved.four())
-        if beyond > BEYOND and not self._points and soonest < T:  # the DCM's error is the smaller, the sooner the foot lands
-            times = [soonest + k / SOONER * (T - soonest) for k in range(SOONER)]
-            T = next((each for each in reversed(times) if self._landing(each, aims)[1] <= BEYOND), soonest)
-            moved, self._lasts = self._landing(T, aims)[0], t - self._since + T
-        self.swing.aim(moved.four(), t - self._since, T)
-        grows = exp(w * T)
-        planned = at + (end - at) / grows
-        return at, planned + (complex(*self.swing.goal[:2]) - place.place) * self._kappa / grows
-
-    def _landing(self, T: float, aims: tuple[complex, complex, complex, Pose]) -> tuple[Pose, float]:
-        """Return where the foot in the air lands after a time [s], and by how much it had to land farther away [m].
-
-        aims: centre of pressure until then, measured DCM, DCM that is planned for then, landing place for this [m]
-        """
-        assert self.swinging is not None
-        (at, dcm, end, place), s, foot = aims, self._settings, self.swinging
-        stands, grows = self.planted[1 - foot], exp(self._omega * T)
-        turn = rect(1.0, stands.yaw)
-        # e(T) = p + (ξ − p) e^{ωT} − ξ_end − δ (e^{ωT} − 1), δ: shift of the centre of pressure
-        error, reach = turn.conjugate() * (at + (dcm - at) * grows - end), self._ankle * (grows - 1.0)
-        shift = turn * complex(_beyond(error.real, reach.real), _beyond(error.imag, reach.imag)) / self._kappa
-        wanted = place._replace(place=place.place + shift)
-        moved = within_reach(wanted, stands, foot, self._width, s)
-        return moved, abs(wanted.place - moved.place)
+        self.put(kappa=(1.0 - exp(-omega * double)) / (omega * double), points=not ankle, narrow=not ankle.imag)
+        self.put(ankle=np.array([ankle.real, ankle.imag]), swinging=NONE)
 
 
-def _rest(start: complex, end: complex, lasts: float, elapsed: float) -> Span:
-    """Return what is left of a movement of the centre of pressure."""
-    share = min(max(elapsed / lasts, 0.0), 1.0)
-    return Span((1.0 - share) * lasts, start + share * (end - start), end)
+@compiled
+def next_step(stands: Pose, foot: int, velocity: Velocity, width: float, period: float) -> Pose:
+    """Return where a foot lands beside the standing one so that the robot moves at a velocity.
+
+    stands: the standing foot; foot: that swings, 0: left, 1: right
+    width: distance of the feet to the side [m]; period: of a step [s]
+    """
+    yaw, half = stands.yaw + velocity.turn * period, complex(0.0, 0.5 * SIDES[foot] * width)
+    # the feet are beside the middle of the robot, which turns by half between the two steps
+    step = heading(stands.yaw) * half + heading(yaw) * (velocity.plane * period + half)
+    return Pose(stands.place + step, stands.height - stands.above, yaw, 0.0)
 
 
+@compiled
+def within_reach(steps: Steps, place: complex, stands: Pose, foot: int) -> complex:
+    """Return a landing place, moved to where the foot reaches it and the legs do not cross."""
+    turn, side = heading(stands.yaw), SIDES[foot]
+    way = along(turn, place - stands.place)
+    aside = min(max(side * way.imag, steps.narrowest), steps.widest)
+    ahead = min(max(way.real, -steps.longest), steps.longest)
+    return stands.place + turn * complex(ahead, side * aside)
+
+
+@compiled
+def abreast(left: Pose, right: Pose, width: float) -> float:
+    """Return how far the feet are from standing beside each other at a distance `width`: the larger of the distance [m] and
+    the angle [rad]."""
+    place = next_step(right, 0, Velocity(0j, 0.0), width, 0.0)
+    return max(abs(left.place - place.place), abs(left.yaw - right.yaw))
+
+
+@compiled
+def middle(feet: Array) -> complex:
+    """Return the middle of the feet [m]. feet: (2, 5)"""
+    return 0.5 * (point(feet[0]) + point(feet[1]))
+
+
+@compiled
+def stand(steps: Steps, start: complex) -> None:
+    """Stand where the feet are. start: where the centre of pressure begins to move to their middle [m]"""
+    copy_rows(steps.measured, steps.planted)
+    steps.coming, steps.outside, steps.stops, steps.caught = 0, 0.0, False, False
+    put(0j, steps.correction)
+    _begin(steps, 0.0, max(FIRST, abs(middle(steps.planted) - start) / SHIFT), start)
+    steps.standing = True
+
+
+@compiled
+def _begin(steps: Steps, t: float, lasts: float, start: complex) -> None:
+    """Begin a double support, in which the centre of pressure moves from `start` to the foot that stands next."""
+    steps.standing, steps.swinging, steps.since, steps.lasts = False, NONE, t, lasts
+    put(start, steps.origin)
+
+
+@compiled
+def advance(steps: Steps, t: float, velocity: Velocity, lands: bool, outside: complex) -> None:
+    """Begin the next phase if it is time.
+
+    velocity: commanded; lands: whether the foot in the air touches the ground
+    outside: by how much the DCM of a robot that stands is off its soles [m]; only a step to this side can stop it
+    """
+    elapsed = t - steps.since
+    wanted = velocity.plane != 0j or velocity.turn != 0.0 or not steps.stands
+    if steps.standing:
+        if outside != 0j:
+            steps.coming = 0 if along(heading(steps.planted[0, 3]), outside).imag >= 0.0 else 1
+            steps.caught = True
+            _begin(steps, t, HURRY, middle(steps.planted))
+        elif wanted:
+            steps.coming = 0 if velocity.plane.imag + 0.1 * velocity.turn >= 0.0 else 1
+            steps.stops = steps.caught = False
+            _begin(steps, t, steps.period if steps.points else FIRST, middle(steps.planted))
+    elif steps.swinging != NONE:
+        if elapsed >= steps.lasts or (lands and elapsed > EARLY * steps.lasts):
+            if steps.narrow:
+                _learn(steps, velocity)
+            _land(steps, t, wanted)
+    elif elapsed >= steps.lasts:
+        _lift(steps, t, velocity)
+    if steps.swinging != NONE:
+        move(steps.swing, t - steps.since)
+
+
+@compiled
+def _lift(steps: Steps, t: float, velocity: Velocity) -> None:
+    """Begin a swing."""
+    for side in range(2):
+        yaw = steps.planted[side, 3]
+        for k in range(5):
+            steps.planted[side, k] = yaw if k == 3 else steps.measured[side, k]
+    goal, foot = stack_array(5), steps.coming
+    put_pose(_place(steps, velocity), goal)
+    steps.swinging, steps.since, steps.lasts = foot, t, steps.single
+    lift(steps.swing, steps.planted[foot, :4], goal[:4], steps.single, steps.height)
+
+
+@compiled
+def _land(steps: Steps, t: float, wanted: bool) -> None:
+    """End a swing."""
+    foot = steps.swinging
+    start = _pressed(steps, pose_of(steps.planted[1 - foot]), 1 - foot)
+    for k in range(5):
+        steps.planted[foot, k] = steps.swing.goal[3] if k == 3 else steps.measured[foot, k]
+    steps.coming = 1 - foot
+    early = max(steps.lasts - (t - steps.since), 0.0)
+    keeps = steps.points or (steps.narrow and early <= SETTLED)  # else the next phase begins now
+    _begin(steps, t + (early if keeps else 0.0), steps.double, start)
+    left, right = pose_of(steps.planted[0]), pose_of(steps.planted[1])
+    # without width the feet stand still at any distance to the side
+    apart = along(heading(right.yaw), left.place - right.place).imag if steps.narrow else steps.width
+    if not wanted and (steps.caught or (steps.stops and abreast(left, right, apart) < ABREAST)):
+        steps.standing, steps.lasts = True, FIRST
+    steps.stops = not wanted
+
+
+@compiled
+def _learn(steps: Steps, velocity: Velocity) -> None:
+    """Correct the velocity of the plan by a share of what the step that ends differs from the commanded one."""
+    place = _place(steps, velocity)
+    moved = along(heading(place.yaw), point(steps.swing.goal) - place.place)
+    put(point(steps.correction) - LEARNING * moved * (1.0 / steps.period), steps.correction)
+    if not steps.points:  # a centre of pressure farther out by δ makes steps wider by δ (e^{ωT} − 1) / κ
+        steps.outside += LEARNING * SIDES[steps.coming] * moved.imag * steps.kappa / (exp(steps.omega * steps.single) - 1.0)
+
+
+@compiled
+def _place(steps: Steps, velocity: Velocity) -> Pose:
+    """Return where the next foot lands without correction."""
+    stands = pose_of(steps.planted[1 - steps.coming])
+    place = next_step(stands, steps.coming, velocity, steps.width, steps.period)
+    return Pose(within_reach(steps, place.place, stands, steps.coming), place.height, place.yaw, 0.0)
+
+
+@compiled
+def _pressed(steps: Steps, stands: Pose, foot: int) -> complex:
+    """Return where the centre of pressure of a foot that carries alone is [m]."""
+    return stands.place + heading(stands.yaw) * complex(0.0, SIDES[foot] * steps.outside)
+
+
+@compiled
+def fill_plan(steps: Steps, t: float, velocity: Velocity, spans: Spans) -> int:
+    """Fill the motion of the centre of pressure from now on, with landing places that are not corrected. Return the number of
+    its parts."""
+    elapsed, foot, from_here = t - steps.since, steps.coming, point(steps.origin)
+    share = min(max(elapsed / steps.lasts, 0.0), 1.0)
+    if steps.standing:
+        end = middle(steps.planted)
+        return _add(spans, 0, (1.0 - share) * steps.lasts, from_here + share * (end - from_here), end)
+    feet = stack_array((2, 5))
+    copy_rows(steps.planted, feet)
+    at, count = _pressed(steps, pose_of(feet[1 - foot]), 1 - foot), 0
+    if steps.swinging == NONE:
+        if elapsed < 0.0:  # the foot has landed early
+            count = _add(spans, count, -elapsed, from_here, from_here)
+        count = _add(spans, count, (1.0 - share) * steps.lasts, from_here + share * (at - from_here), at)
+        count = _add(spans, count, steps.single, at, at)
+    else:
+        count = _add(spans, count, max(steps.lasts - elapsed, 0.0), at, at)
+    put_pose(_place(steps, velocity), feet[foot])
+    for _ in range(PREVIEW):
+        if steps.stops and not steps.narrow and abreast(pose_of(feet[0]), pose_of(feet[1]), steps.width) < ABREAST:
+            return _add(spans, count, FIRST, at, middle(feet))
+        stands, before = pose_of(feet[foot]), at
+        at, foot = _pressed(steps, stands, foot), 1 - foot
+        count = _add(spans, count, steps.double, before, at)
+        count = _add(spans, count, steps.single, at, at)
+        put_pose(next_step(stands, foot, velocity, steps.width, steps.period), feet[foot])
+    return _add(spans, count, steps.double, at, middle(feet))
+
+
+@compiled
+def _add(spans: Spans, count: int, lasts: float, start: complex, end: complex) -> int:
+    """Append a part to a plan of `count` parts, return their new number."""
+    spans.durations[count], spans.starts[count], spans.ends[count] = lasts, start, end
+    return count + 1
+
+
+@compiled
+def reference(steps: Steps, t: float, velocity: Velocity, dcm: complex) -> tuple[complex, complex]:
+    """Return the planned centre of pressure and the planned DCM [m], after moving the landing place of the foot in the air by
+    what the ankle cannot correct of the DCM's error until then.
+
+    velocity: of the plan; dcm: measured
+    """
+    spans = Spans(stack_array(PARTS), stack_array(PARTS, np.complex128), stack_array(PARTS, np.complex128))
+    count, w, foot = fill_plan(steps, t, velocity, spans), steps.omega, steps.swinging
+    if foot == NONE:
+        return spans.starts[0], planned_dcm(spans, 0, count, w)
+    place, T, at, end = _place(steps, velocity), spans.durations[0], spans.starts[0], planned_dcm(spans, 1, count, w)
+    aims = at, dcm, end, place.place
+    moved, beyond = _landing(steps, T, aims)
+    least = soonest(steps.swing, moved)
+    if beyond > BEYOND and not steps.points and least < T:  # the DCM's error is the smaller, the sooner the foot lands
+        longest, T = T, least
+        for k in range(SOONER - 1, -1, -1):
+            each = least + k / SOONER * (longest - least)
+            if _landing(steps, each, aims)[1] <= BEYOND:
+                T = each
+                break
+        moved, steps.lasts = _landing(steps, T, aims)[0], t - steps.since + T
+    goal = stack_array(5)
+    put_pose(Pose(moved, place.height, place.yaw, 0.0), goal)
+    aim(steps.swing, goal[:4], t - steps.since, T)
+    grows = exp(w * T)
+    planned = at + (end - at) * (1.0 / grows)
+    return at, planned + (point(steps.swing.goal) - place.place) * (steps.kappa / grows)
+
+
+@compiled
+def _landing(steps: Steps, T: float, aims: tuple[complex, complex, complex, complex]) -> tuple[complex, float]:
+    """Return where the foot in the air lands after a time [s], and by how much it had to land farther away [m].
+
+    aims: centre of pressure until then, measured DCM, DCM that is planned for then, landing place for this [m]
+    """
+    (at, dcm, end, place), foot = aims, steps.swinging
+    stands, grows = pose_of(steps.planted[1 - foot]), exp(steps.omega * T)
+    turn, reach = heading(stands.yaw), (grows - 1.0)
+    # e(T) = p + (ξ − p) e^{ωT} − ξ_end − δ (e^{ωT} − 1), δ: shift of the centre of pressure
+    error = along(turn, at + (dcm - at) * grows - end)
+    ahead, aside = _beyond(error.real, reach * steps.ankle[0]), _beyond(error.imag, reach * steps.ankle[1])
+    wanted = place + turn * complex(ahead, aside) * (1.0 / steps.kappa)
+    moved = within_reach(steps, wanted, stands, foot)
+    return moved, abs(wanted - moved)
+
+
+@compiled
 def _beyond(value: float, most: float) -> float:
     """Return the part of a value by which it is larger than `most`."""
     return value - min(max(value, -most), most)
-
-
-def _middle(feet: list[Pose]) -> complex:
-    return 0.5 * (feet[0].place + feet[1].place)

@@ -1,13 +1,18 @@
-"""Tasks of the gait of two legs. They are made once; each tick writes their targets."""
+"""Tasks of the gait of two legs. They are made once; each tick writes their targets and chooses among them."""
 
+from itertools import product
 from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from controllers.planners.two_legs.feet import Foot, Pose, about_z
-from controllers.planners.two_legs.steps import Steps
+from controllers.planners.two_legs.feet import Feet, Foot, along, heading, nearest_on_edge, point, pose_of, put
+from controllers.planners.two_legs.steps import NONE, Steps
+from controllers.planners.two_legs.swing import Swing
+from idyn.library.kernels import compiled
+from idyn.library.records import ArrayRecord, Cube, Matrix, Vector
 from idyn.model.robot import Robot
+from idyn.solvers.linalg import dot
 from idyn.tasks import CenterOfPressureTask, ComTask, ForceTask, FrameTask, TaskLimits, TaskStack
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.motion import MotionTask
@@ -16,145 +21,212 @@ from idyn.types import Array
 BASE = "root_joint"
 
 SWING, HEIGHT, TRUNK = 900.0, 100.0, 100.0  # stiffness of feet, height and attitude [1/s²], critically damped
-Above = tuple[float, float, float] | None  # height [m] with its derivatives
 SWIFT = 40.0  # largest acceleration of a joint, in units of g over the height of the centre of mass: none is thrown to keep it
 LOWERING = 0.25
 """Speed at which a foot that is to stand but does not touch goes down [m/s]. On the ground it presses by 15 m/s² times its
 mass: an estimator feels its load."""
 
 
-class Aimed(NamedTuple):
-    """A task of a frame, and the targets that a tick writes: the frame's axes as columns (3, 3), its origin [m] (3), velocity
-    and acceleration, linear, then angular (6)."""
+class Targets(ArrayRecord):
+    """Targets of the tasks: axes of frames as columns (3, 3); velocities and accelerations, linear, then angular (6)."""
 
-    task: FrameTask
-    rotation: Array
-    position: Array
-    velocity: Array
-    acceleration: Array
+    trunk: Matrix  # axes (3, 3)
+    trunk_rates: Matrix  # velocity, acceleration (2, 6)
+    centre: Matrix  # of mass: position, velocity, acceleration (3, 3)
+    swing: Matrix  # axes of the foot in the air (3, 3)
+    swing_at: Vector  # its origin [m] (3)
+    swing_rates: Matrix  # velocity, acceleration (2, 6)
+    swing_turns: Matrix  # the angular ones in its own axes (2, 6)
+    landing: Cube  # axes of feet that are to stand but do not touch (2, 3, 3)
+    pressed: Vector  # centre of pressure of an edge [m] (3)
+    load: Vector  # normal force of the foot that carries less [N] (1)
+    height: float  # of the centre of mass in the world [m]
+    weight: float  # of the robot [N]
+    flat: bool  # whether the feet are
+    edges: bool  # whether one of them is an edge
+
+    def __init__(self, robot: Robot, feet: tuple[Foot, Foot], height: float) -> None:
+        """height: of the centre of mass in the world [m]"""
+        self.put(trunk=np.eye(3), trunk_rates=np.zeros((2, 6)), centre=np.zeros((3, 3)), swing=np.eye(3), swing_at=np.zeros(3))
+        self.put(swing_rates=np.zeros((2, 6)), swing_turns=np.zeros((2, 6)), landing=np.zeros((2, 3, 3)))
+        self.put(pressed=np.zeros(3), load=np.zeros(1), height=height, weight=robot.weight)
+        self.put(flat=all(foot.flat for foot in feet), edges=any(foot.edge for foot in feet))
+
+
+class Choice(NamedTuple):
+    """Which tasks a tick has."""
+
+    swinging: int  # foot in the air, `NONE` without one
+    touching: bytes  # which contact places touch, see `GaitTasks.stack`
+    turns: int  # heading of the trunk, too: 1; not: 0; no trunk: `NONE`
+    over: int  # centre of mass in the plane, too: 1; not: 0; no centre of mass: `NONE`
+    pressed: int  # foot with a centre of pressure
+    loaded: int  # foot with a load
+    rises: int  # no height is asked for: 1; it is: 0
+
+
+@compiled
+def write_targets(
+    at: Targets, feet: Feet, steps: Steps, near: tuple[bool, bool], push: complex, pressure: complex, above: tuple[float, ...]
+) -> tuple[int, int, int, int]:
+    """Write the targets of a tick. Return `turns`, `over`, `pressed` and `loaded` of `Choice`.
+
+    near: whether the feet touch; push: acceleration of the centre of mass in the plane [m/s²]; pressure: centre of pressure [m]
+    above: how much higher than `height` the centre of mass shall be [m], with its derivatives
+    """
+    touches, planted, swing = near[0] or near[1], steps.planted, steps.swing
+    over = pressed = loaded = NONE
+    # trunk: upright, with the mean heading of the feet; in the air only the arms could turn it
+    turns = NONE if steps.standing and not touches else 1 if at.flat or steps.swinging == NONE else 0
+    yaw, rate, change = 0.5 * (planted[0, 3] + planted[1, 3]), 0.0, 0.0
+    if steps.swinging != NONE:
+        yaw, rate, change = 0.5 * (planted[1 - steps.swinging, 3] + swing.x[3]), 0.5 * swing.v[3], 0.5 * swing.a[3]
+        _follow(at, feet, steps.swinging, swing)
+    _turn(yaw, at.trunk)
+    at.trunk_rates[0, 5], at.trunk_rates[1, 5] = rate, change
+    for side in range(2):
+        _level(feet.levels[side], planted[side, 3], at.landing[side])
+    if touches:  # else nothing moves the centre of mass
+        at.centre[0, 2], at.centre[1, 2], at.centre[2, 2] = at.height + above[0], above[1], above[2]
+        put(push, at.centre[2])
+        carries = near[0] and steps.swinging != 0, near[1] and steps.swinging != 1
+        alone = at.edges and not (carries[0] and carries[1])
+        over = 1 if at.flat and not alone else 0
+        if alone and (carries[0] or carries[1]):
+            # an edge has no moment about its line: an acceleration of the centre of mass away from it would throw the arms
+            pressed = 0 if carries[0] else 1
+            pose = pose_of(steps.measured[pressed])
+            put(nearest_on_edge(feet.halves[pressed], pose, pressure), at.pressed)
+            at.pressed[2] = pose.height
+    if steps.swinging == NONE and not at.edges:
+        # the share of the foot that carries less follows the centre of pressure on the way between their centres: the
+        # acceleration of the centre of mass fixes the sum of both loads, on edges, which hinder no rolling, both
+        one, way = point(planted[0]), point(planted[1]) - point(planted[0])
+        share = along(way, pressure - one).real / along(way, way).real
+        share = min(max(share, 0.0), 1.0)
+        foot = 1 if share < 0.5 else 0
+        at.load[0] = (share if foot == 1 else 1.0 - share) * at.weight
+        loaded = foot if near[foot] else NONE
+    return turns, over, pressed, loaded
+
+
+@compiled
+def _turn(yaw: float, R: Array) -> None:
+    """Fill the rotation about the vertical (3, 3)."""
+    turn = heading(yaw)
+    R[0, 0], R[0, 1], R[1, 0], R[1, 1] = turn.real, -turn.imag, turn.imag, turn.real
+
+
+@compiled
+def _level(level: Array, yaw: float, R: Array) -> None:
+    """Fill the attitude of a foot's frame on level ground, with a heading (3, 3)."""
+    turn = heading(yaw)
+    for j in range(3):
+        R[0, j], R[1, j] = turn.real * level[0, j] - turn.imag * level[1, j], turn.imag * level[0, j] + turn.real * level[1, j]
+        R[2, j] = level[2, j]
+
+
+@compiled
+def _follow(at: Targets, feet: Feet, side: int, swing: Swing) -> None:
+    """Write the targets of a swinging foot's frame for position and heading of its sole.
+
+    The frame is at x − l, l: the way from it to the ground below the foot, which turns with the sole.
+    """
+    R, c, level, w, dw = at.swing, feet.centres[side], feet.levels[side], swing.v[3], swing.a[3]
+    _level(level, swing.x[3], R)
+    l = complex(dot(R[0], c), dot(R[1], c))
+    put(point(swing.x) - l, at.swing_at)
+    at.swing_at[2] = swing.x[2] - (dot(R[2], c) - feet.radii[side])
+    put(point(swing.v) - 1j * w * l, at.swing_rates[0])
+    put(point(swing.a) - complex(-w * w, dw) * l, at.swing_rates[1])
+    at.swing_rates[0, 2], at.swing_rates[1, 2] = swing.v[2], swing.a[2]
+    at.swing_rates[0, 5], at.swing_rates[1, 5] = w, dw
+    for k in range(3):
+        at.swing_turns[0, 3 + k], at.swing_turns[1, 3 + k] = w * level[2, k], dw * level[2, k]
+
+
+MOST_STACKS = 64
 
 
 class GaitTasks:
-    """The tasks of a gait. height: of the centre of mass in the world [m]; omega: of the pendulum [1/s]"""
+    """The tasks of a gait. omega: of the pendulum [1/s]"""
 
-    def __init__(self, robot: Robot, feet: tuple[Foot, Foot], height: float, omega: float) -> None:
+    def __init__(self, robot: Robot, feet: tuple[Foot, Foot], targets: Targets, omega: float) -> None:
         self._limits = TaskLimits(acceleration=SWIFT * omega * omega)
-        self._robot, self._feet, self._flat = robot, feet, all(foot.flat for foot in feet)
-        self._edges = any(foot.edge for foot in feet)
-        upright, turns = (False, False, False, True, True, False), (False, False, False, True, True, True)
+        self._robot, self._feet, self._targets, self._stacks = robot, feet, targets, dict[Choice, TaskStack]()
         # on soles the trunk is kept upright first: else it, or the arms, are thrown to move the centre of mass
-        first, second = (0, 1) if self._flat else (1, 0)
-        self._trunks = _trunk(upright, first), _trunk(turns, first)
-        self._swings, self._landings = [*map(_swing, feet)], [*map(_landing, feet)]
-        self._height, self._place, self._rate, self._push = height, np.zeros(3), np.zeros(3), np.zeros(3)
-        stiffness = np.array([0.0, 0.0, HEIGHT])
-        fields: dict[str, Any] = {"position": self._place, "velocity": self._rate, "acceleration": self._push}
-        fields |= {"stiffness": stiffness, "damping": 2.0 * np.sqrt(stiffness)}
-        self._over = {
-            (plane, asks): ComTask(mask=(plane, plane, asks), level=second, **fields)
-            for plane in (False, True)
-            for asks in (False, True)
-        }
+        first, second = (0, 1) if targets.flat else (1, 0)
+        self._trunks = [_trunk(targets, (False, False, False, True, True, turns), first) for turns in (False, True)]
+        self._swings, self._landings = [_swing(foot, targets) for foot in feet], list(map(_landing, feet, targets.landing))
+        position, velocity, acceleration = targets.centre
+        fields: dict[str, Any] = {"position": position, "velocity": velocity, "acceleration": acceleration, "level": second}
+        fields |= {"stiffness": np.array([0.0, 0.0, HEIGHT]), "damping": np.array([0.0, 0.0, 2.0 * sqrt(HEIGHT)])}
+        masks = product((False, True), repeat=2)
+        self._over = {(plane, asks): ComTask(mask=(plane, plane, asks), **fields) for plane, asks in masks}
 
-    def stack(
-        self, steps: Steps, touching: Array, push: complex, pressure: complex, above: Above, placed: tuple[Pose, Pose]
-    ) -> TaskStack:
-        """Return the tasks of a tick, without the posture.
+    def stack(self, choice: Choice) -> TaskStack:
+        """Return the tasks of a tick, without the posture. Equal choices have the same tasks."""
+        found = self._stacks.get(choice)
+        if found is None:
+            if len(self._stacks) >= MOST_STACKS:
+                self._stacks.clear()
+            found = self._stacks[choice] = TaskStack(tasks=self._chosen(choice), limits=self._limits)
+        return found
 
-        touching: which contact places touch (n)
-        push: acceleration of the centre of mass in the plane [m/s²]; pressure: centre of pressure [m]
-        above: how much higher than `height` it shall be [m], with its derivatives; None: no height is asked for
-        placed: the feet as measured
-        """
-        hangs = steps.standing and not touching.any()  # only the arms could turn the trunk
-        tasks: list[MotionTask | ContactTask] = [] if hangs else [self._trunk(steps)]
-        if touching.any():  # else nothing moves the centre of mass
-            higher, self._rate[2], change = above or (0.0, 0.0, 0.0)
-            self._place[2], self._push[:] = self._height + higher, (push.real, push.imag, change)
-            carry = [side for side, foot in enumerate(self._feet) if side != steps.swinging and touching[foot.rows].any()]
-            alone = self._edges and len(carry) < 2
-            tasks.append(self._over[self._flat and not alone, above is not None])
-            if alone and carry:
-                tasks.append(self._pressed(carry[0], touching, pressure, placed[carry[0]]))
+    def _chosen(self, choice: Choice) -> list[MotionTask | ContactTask]:
+        touching, at = np.frombuffer(choice.touching, np.bool_), self._targets
+        tasks: list[MotionTask | ContactTask] = [] if choice.turns == NONE else [self._trunks[choice.turns]]
+        if choice.over != NONE:
+            tasks.append(self._over[choice.over == 1, not choice.rises])
+        if choice.pressed != NONE:
+            keys = self._keys(choice.pressed, touching)
+            tasks.append(CenterOfPressureTask(contacts=keys, point=at.pressed, level=1, name="pressure"))
         for side, foot in enumerate(self._feet):
-            if side == steps.swinging and steps.swing is not None:
-                _follow(self._swings[side], foot, steps.swing.x, steps.swing.v, steps.swing.a)
-                tasks += [each.task for each in self._swings[side]]
+            if side == choice.swinging:
+                tasks += self._swings[side]
             elif not touching[foot.rows].any():
-                self._landings[side].rotation[:] = about_z(steps.planted[side].yaw) @ foot.level
-                tasks.append(self._landings[side].task)
-        free = steps.swinging is None and not self._edges
-        tasks += self._load(steps.planted, touching, pressure) if free else []
-        return TaskStack(tasks=tasks, limits=self._limits)
+                tasks.append(self._landings[side])
+        if choice.loaded != NONE:
+            foot, load = self._feet[choice.loaded], at.load.reshape(())
+            keys = self._keys(choice.loaded, touching)
+            tasks.append(ForceTask(contacts=keys, normal=load, level=3, name=f"load {foot.frame}"))
+        return tasks
 
-    def _trunk(self, steps: Steps) -> FrameTask:
-        """Return the task of the trunk: upright, with the mean heading of the feet."""
-        aimed, (left, right) = self._trunks[self._flat or steps.swinging is None], steps.planted
-        yaw, rate, change = 0.5 * (left.yaw + right.yaw), 0.0, 0.0
-        if steps.swing is not None and steps.swinging is not None:
-            swing, stands = steps.swing, steps.planted[1 - steps.swinging]
-            yaw, rate, change = 0.5 * (stands.yaw + float(swing.x[3])), 0.5 * float(swing.v[3]), 0.5 * float(swing.a[3])
-        aimed.rotation[:] = about_z(yaw)
-        aimed.velocity[5], aimed.acceleration[5] = rate, change
-        return aimed.task
-
-    def _pressed(self, side: int, touching: Array, pressure: complex, pose: Pose) -> CenterOfPressureTask:
-        """Return the task of the centre of pressure of an edge that carries alone.
-
-        It has no moment about its line, so that an acceleration of the centre of mass away from it would throw the arms.
-        """
-        foot, keys = self._feet[side], self._robot.spheres.keys
-        nearest = foot.nearest(pressure, pose)
-        point = np.array([nearest.real, nearest.imag, pose.height])
-        standing = [keys[row] for row in foot.rows.tolist() if touching[row]]
-        return CenterOfPressureTask(contacts=standing, point=point, level=1, name="pressure")
-
-    def _load(self, planted: list[Pose], touching: Array, pressure: complex) -> list[ForceTask]:
-        """Return the load of the foot that carries less: its share follows the centre of pressure on the way between their
-        centres.
-
-        The acceleration of the centre of mass fixes the sum of both loads, so that a second task would contradict it. On edges,
-        which hinder no rolling, it fixes both.
-        """
-        robot, (one, other) = self._robot, (pose.place for pose in planted)
-        share = min(max(((pressure - one) / (other - one)).real, 0.0), 1.0)
-        foot, part = (self._feet[1], share) if share < 0.5 else (self._feet[0], 1.0 - share)
-        keys = [robot.spheres.keys[row] for row in foot.rows.tolist() if touching[row]]
-        return [ForceTask(contacts=keys, normal=part * robot.weight, level=3, name=f"load {foot.frame}")] if keys else []
+    def _keys(self, side: int, touching: Array) -> list[str]:
+        """Return the contact places of a foot that touch."""
+        return [self._robot.spheres.keys[row] for row in self._feet[side].rows.tolist() if touching[row]]
 
 
-def _trunk(mask: tuple[bool, ...], level: int) -> Aimed:
-    R, velocity, acceleration = np.eye(3), np.zeros(6), np.zeros(6)
-    fields: dict[str, Any] = {"rotation": R, "velocity": velocity, "acceleration": acceleration, "stiffness": TRUNK}
-    task = FrameTask(frame=BASE, name="trunk", mask=mask, level=level, **fields)
-    return Aimed(task, R, np.zeros(3), velocity, acceleration)
+def _trunk(at: Targets, mask: tuple[bool, ...], level: int) -> FrameTask:
+    velocity, acceleration = at.trunk_rates
+    fields: dict[str, Any] = {"rotation": at.trunk, "velocity": velocity, "acceleration": acceleration, "stiffness": TRUNK}
+    return FrameTask(frame=BASE, name="trunk", mask=mask, level=level, **fields)
 
 
 def _turns(foot: Foot) -> tuple[bool, ...]:
     """Return about which of its axes a foot in the air is turned: an edge not about its line, which its leg may not do."""
-    along = int(np.abs(foot.level[foot.along]).argmax())
-    return tuple(foot.flat and not (foot.edge and axis == along) for axis in range(3))
+    line = int(np.abs(foot.level[foot.along]).argmax())
+    return tuple(foot.flat and not (foot.edge and axis == line) for axis in range(3))
 
 
-def _swing(foot: Foot) -> list[Aimed]:
+def _swing(foot: Foot, at: Targets) -> list[FrameTask]:
     """Return the tasks of the place and, below those of the trunk, of the attitude of a foot: where the ankle is at the end of
     its range, the sole tilts, not the robot."""
-    R, x, (v, a, w, dw) = np.eye(3), np.zeros(3), np.zeros((4, 6))
-    tasks = [
-        Aimed(FrameTask(frame=foot.frame, name="swing", position=x, velocity=v, acceleration=a, stiffness=SWING), R, x, v, a)
-    ]
+    (v, a), (w, dw) = at.swing_rates, at.swing_turns
+    tasks = [FrameTask(frame=foot.frame, name="swing", position=at.swing_at, velocity=v, acceleration=a, stiffness=SWING)]
     if foot.flat:
         fields: dict[str, Any] = {"axes": "local", "mask": (False, False, False, *_turns(foot)), "level": 2, "stiffness": SWING}
-        task = FrameTask(frame=foot.frame, name="swing attitude", rotation=R, velocity=w, acceleration=dw, **fields)
-        tasks.append(Aimed(task, R, x, w, dw))
+        fields |= {"rotation": at.swing, "velocity": w, "acceleration": dw}
+        tasks.append(FrameTask(frame=foot.frame, name="swing attitude", **fields))
     return tasks
 
 
-def _landing(foot: Foot) -> Aimed:
-    """Return the task of a foot that is to stand but does not touch: the sole parallel to the ground, going down."""
-    R, velocity = np.eye(3), np.zeros(6)
+def _landing(foot: Foot, R: Array) -> FrameTask:
+    """Return the task of a foot that is to stand but does not touch: the sole parallel to the ground, going down. R: its
+    axes"""
+    velocity = np.zeros(6)
     velocity[:3] = -LOWERING * (foot.level[2] if foot.flat else np.eye(3)[2])
-    task = FrameTask(
+    return FrameTask(
         frame=foot.frame,
         name=f"landing {foot.frame}",
         rotation=R if foot.flat else None,
@@ -165,22 +237,3 @@ def _landing(foot: Foot) -> Aimed:
         mask=(True, True, True, *_turns(foot)),
         level=2,
     )
-    return Aimed(task, R, np.zeros(3), velocity, np.zeros(6))
-
-
-def _follow(swing: list[Aimed], foot: Foot, x: Array, v: Array, a: Array) -> None:
-    """Write the targets of a swinging foot's frame for position and heading of its sole, with their derivatives (4 each).
-
-    The frame is at x − l, l: the way from it to the ground below the foot, which turns with the sole.
-    """
-    R, aimed = about_z(float(x[3])) @ foot.level, swing[0]
-    ahead, left, up = (R @ foot.centre).tolist()
-    l, w, dw = complex(ahead, left), float(v[3]), float(a[3])
-    place = complex(x[0], x[1]) - l
-    speed, change = complex(v[0], v[1]) - 1j * w * l, complex(a[0], a[1]) - (1j * dw - w * w) * l
-    aimed.rotation[:] = R
-    aimed.position[:] = place.real, place.imag, x[2] - (up - foot.radius)
-    aimed.velocity[:] = speed.real, speed.imag, v[2], 0.0, 0.0, w
-    aimed.acceleration[:] = change.real, change.imag, a[2], 0.0, 0.0, dw
-    for each in swing[1:]:  # in the foot's own axes
-        each.velocity[3:], each.acceleration[3:] = w * foot.level[2], dw * foot.level[2]

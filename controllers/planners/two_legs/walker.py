@@ -5,30 +5,39 @@ Each tick
 2. planned centre of pressure p_ref and DCM ξ_ref; landing place from the measured DCM ξ
 3. centre of pressure p = p_ref + (1 + k/ω) (ξ − ξ_ref), inside the soles    `controllers.planners.two_legs.feet`
 4. tasks: acceleration ω² (c − p) of the centre of mass, its height, pose of the swinging foot, attitude of the base, load of
-   the feet, posture (`.tasks`); with commanded ones (`beside`). The contact law decides what forces realise them
+   the feet, posture (`.tasks`); with commanded ones (`.beside`). The contact law decides what forces realise them
 
 Point feet are soles of size zero: p rests on the standing foot, landing places alone correct ξ, and no task asks for the motion
 of the centre of mass in the plane. Edges, soles without width as of legs with five joints, are points to the side: on one of
 them a task asks for p, on both for the motion of the centre of mass.
 """
 
-from collections.abc import Iterator, Sequence
-from itertools import compress
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from msgspec.structs import replace
 
 from controllers.command import Reference, Schedule, Steering
 from controllers.contact.ground import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory, smooth_step
-from controllers.planners.two_legs.feet import Pose, feet_of, nearest_inside
-from controllers.planners.two_legs.steps import BalanceSettings, Steps, StepSettings, Velocity
-from controllers.planners.two_legs.tasks import GaitTasks
+from controllers.planners.two_legs.beside import check_beside, legs_of
+from controllers.planners.two_legs.feet import Feet, feet_of, fill_corners, measure, nearest_inside, point, pose_of
+from controllers.planners.two_legs.steps import (
+    NONE,
+    BalanceSettings,
+    Steps,
+    StepSettings,
+    Velocity,
+    advance,
+    reference,
+    stand,
+)
+from controllers.planners.two_legs.tasks import Choice, GaitTasks, Targets, write_targets
 from idyn.errors import ConfigError, InputError
-from idyn.model.frames import logarithm
+from idyn.library.kernels import compiled, entry, stack_array
+from idyn.library.records import ArrayRecord, Flags, Indices, Matrix, Vector, written
 from idyn.model.robot import Robot
-from idyn.tasks import FrameTask, PostureTask, TaskStack
+from idyn.solvers.linalg import copy, copy_rows, fill
+from idyn.tasks import TaskStack
 from idyn.tasks.centre import centroid
 from idyn.types import Array, ContactSet, Kinematics, State
 
@@ -40,7 +49,126 @@ TOUCHES = 5e-4  # largest gap of a foot that touches [m]
 
 RISING, AWAY = 0.3, 0.1  # mean speed of the joints from a first posture to the stance [rad/s]; from this distance on [rad]
 LOWERS = 0.1  # mean speed at which the centre of mass goes to its height [m/s]
-NONE = 0.0, 0.0, 0.0  # velocity of a robot that stands
+STILL = 0.0, 0.0, 0.0  # velocity of a robot that stands
+
+
+class Gait(ArrayRecord):
+    """State of a robot that walks on two legs, and what it does not change."""
+
+    feet: Feet
+    steps: Steps
+    targets: Targets
+    velocity: Vector  # within its largest change: forward, left [m/s], turn [rad/s] (3)
+    touching: Flags  # which contact places touch (n)
+    stance: Vector  # angles of the joints [rad] (na)
+    first: Vector  # at the first tick [rad] (na)
+    legs: Flags  # which joints move contact places (na)
+    t: float  # of the last tick [s]
+    ready: float  # when the robot has gone from the first posture to the stance [s]
+    above: float  # height of the centre of mass then above that of its task [m]
+    begun: bool  # whether there was a tick
+    rises: bool  # whether the joints still go to the stance
+    acceleration: float  # largest change of the velocity [m/s², rad/s²]
+    gain: float  # see `BalanceSettings`
+    margin: float
+    lever: float  # mass of the robot times height of the centre of mass [kg·m]
+
+
+MEASURED, CONTACTS = (Matrix, Vector, Vector), (Indices, Vector)
+
+
+@entry(Gait, float, (float,) * 3, MEASURED, CONTACTS, written(Matrix))
+def follow(
+    gait: Gait, t: float, wanted: tuple[float, ...], measured: tuple[Array, ...], contacts: tuple[Array, Array], motion: Array
+) -> tuple[int, ...]:
+    """Update the gait to time t [s], write the targets of its tasks, and return the choice among them, but for `touching`.
+
+    wanted: velocity; measured: (placements of the joints (njoints, 12); centre of mass [m], its velocity [m/s], angular
+        momentum about it [kg·m²/s] (9); angles of the joints (na))
+    contacts: (their places (n), gaps [m] (n)); motion: angles of the joints, speeds and accelerations (3, na)
+    """
+    (placements, mass, angles), steps, balance = measured, gait.steps, gait.targets
+    dt, gait.t = t - gait.t, t
+    near = _touches(gait, contacts)
+    measure(gait.feet, placements, steps.measured)
+    over, speed = point(mass), complex(mass[3], mass[4])
+    if not balance.flat or balance.edges:
+        # points and edges: a pendulum with the robot's angular momentum about the ground, which swinging legs do not change
+        speed += complex(mass[7], -mass[6]) * (1.0 / gait.lever)
+    dcm = over + speed * (1.0 / steps.omega)
+    for k in range(3):
+        change, aim = gait.acceleration * dt, wanted[k] if t >= gait.ready else 0.0
+        gait.velocity[k] += min(max(aim - gait.velocity[k], -change), change)
+    velocity = Velocity(point(gait.velocity), gait.velocity[2])
+    if not gait.begun:
+        _start(gait, t, angles, over)
+    elif steps.standing:
+        copy_rows(steps.measured, steps.planted)  # estimates of a base drift
+    if gait.rises and t >= gait.ready:
+        gait.above, gait.ready, gait.rises = mass[2] - balance.height, t, False
+    outside, corners = 0j, stack_array(8, np.complex128)
+    if steps.standing and near[0] and near[1] and not gait.rises:
+        outside = dcm - nearest_inside(dcm, corners[: _support(gait, near, corners)])
+    foot = steps.swinging
+    advance(steps, t, velocity, foot != NONE and near[foot], outside)
+    p, planned = reference(steps, t, Velocity(velocity.plane + point(steps.correction), velocity.turn), dcm)
+    p = nearest_inside(p + (1.0 + gait.gain / steps.omega) * (dcm - planned), corners[: _support(gait, near, corners)])
+    above = _move(gait, t, angles, motion)
+    push = (over - p) * (steps.omega * steps.omega)
+    turns, centre, pressed, loaded = write_targets(balance, gait.feet, steps, near, push, p, above)
+    return steps.swinging, turns, centre, pressed, loaded, int(gait.rises)
+
+
+@compiled
+def _touches(gait: Gait, contacts: tuple[Array, Array]) -> tuple[bool, bool]:
+    """Find which contact places touch. Return whether the feet do."""
+    (places, gaps), left, right = contacts, False, False
+    fill(gait.touching, False)
+    for i in range(len(places)):
+        if places[i] >= 0 and gaps[i] <= TOUCHES:
+            gait.touching[places[i]] = True
+            left, right = left or gait.feet.sides[places[i]] == 0, right or gait.feet.sides[places[i]] == 1
+    return left, right
+
+
+@compiled
+def _start(gait: Gait, t: float, angles: Array, over: complex) -> None:
+    """Begin at the first tick: the joints go to the stance. over: centre of mass in the plane [m]"""
+    away = 0.0
+    for j in range(len(angles)):
+        if gait.legs[j]:
+            away = max(away, abs(gait.stance[j] - angles[j]))
+    copy(angles, gait.first)
+    stand(gait.steps, over)
+    gait.ready, gait.begun = t + away / RISING if away > AWAY else t, True
+
+
+@compiled
+def _support(gait: Gait, near: tuple[bool, bool], corners: Array) -> int:
+    """Fill the corners of the soles that carry the robot, and return their number. near: whether the feet touch"""
+    steps, count = gait.steps, 0
+    carries = near[0] and steps.swinging != 0, near[1] and steps.swinging != 1
+    for side in range(2):
+        if carries[side] or (not (carries[0] or carries[1]) and steps.swinging != side):
+            fill_corners(gait.feet.halves[side], pose_of(steps.planted[side]), gait.margin, corners[count : count + 4])
+            count += 4
+    return count
+
+
+@compiled
+def _move(gait: Gait, t: float, angles: Array, motion: Array) -> tuple[float, float, float]:
+    """Fill the motion of the posture (3, na). Return how much higher the centre of mass shall be [m], with its derivatives.
+
+    Straight knees cannot follow a height: first all joints go to the stance.
+    """
+    since, lasts = (t, gait.ready) if gait.rises else (t - gait.ready, max(abs(gait.above) / LOWERS, 1e-3))
+    share, rate, change = smooth_step(since, lasts)
+    for j in range(len(angles)):
+        way = gait.stance[j] - gait.first[j]
+        motion[0, j], motion[1, j], motion[2, j] = angles[j] if gait.legs[j] else gait.stance[j], 0.0, 0.0
+        if gait.rises:
+            motion[0, j], motion[1, j], motion[2, j] = gait.first[j] + share * way, rate * way, change * way
+    return (1.0 - share) * gait.above, -rate * gait.above, -change * gait.above
 
 
 class TwoLegs(Trajectory):
@@ -48,46 +176,38 @@ class TwoLegs(Trajectory):
 
     def __init__(self, robot: Robot, stance: Array, settings: "TwoLegsSettings") -> None:
         """stance: level configuration (nq). Raises ConfigError for other robots."""
-        self._robot, self._settings, self._stance = robot, settings, stance
-        self._feet = feet_of(robot, stance)
-        left, right = self._poses(robot.terms(stance, np.zeros(robot.nv)))
+        self._robot, self._settings, self._stance, self._gait = robot, settings, stance, Gait()
+        feet = feet_of(robot, stance)
+        found, balance = Feet(robot, feet), settings.balance
+        left, right = map(pose_of, found.measured(robot.terms(stance, np.zeros(robot.nv)).placements))
         width = settings.step.width or (left.place - right.place).imag
-        self._ground = 0.5 * (left.height + right.height)
-        self._height = float(robot.center_of_mass(stance)[2]) - self._ground - settings.balance.lower
-        if not self._height > 0.0:
+        ground = 0.5 * (left.height + right.height)
+        height = float(robot.center_of_mass(stance)[2]) - ground - balance.lower
+        if not height > 0.0:
             raise ConfigError("reference.balance.lower", "expected less than the height of the centre of mass")
-        self._omega = float(np.sqrt(robot.weight / (robot.total_mass * self._height)))
-        self._flat = all(foot.flat for foot in self._feet)
-        self._edges = any(foot.edge for foot in self._feet)
-        self._walks = not any(foot.edge and foot.along for foot in self._feet)
+        omega = float(np.sqrt(robot.weight / (robot.total_mass * height)))
+        self._walks = not any(foot.edge and foot.along for foot in feet)
         if (settings.commands or settings.march) and not self._walks:
             raise ConfigError("reference.commands", "expected none: on soles without length the robot does not walk")
-        balance = settings.balance
-        half = zip(*(foot.half for foot in self._feet), strict=True)
+        half = zip(*(foot.half for foot in feet), strict=True)
         length, side = (max(ANKLE * (min(each) - balance.margin), 0.0) for each in half)
-        stands = self._flat and not settings.march
-        self._steps = Steps(settings.step, width, self._omega, stands, complex(length, side))
-        self._tasks = GaitTasks(robot, self._feet, self._ground + self._height, self._omega)
-        self._angles, self._centroid = robot.joint_angles(stance), np.zeros(9)
-        self._legs, self._rest = legs_of(robot), np.zeros(robot.na)
-        self._rest.flags.writeable = False
-        self._schedules = {side: self._schedule(side) for side in (None, 0, 1)}
+        targets = Targets(robot, feet, ground + height)
+        steps = Steps(settings.step, width, omega, targets.flat and not settings.march, complex(length, side))
+        gait, na, places = self._gait, robot.na, len(robot.spheres.keys)
+        gait.put(feet=found, steps=steps, targets=targets, velocity=np.zeros(3), touching=np.zeros(places, np.bool_))
+        gait.put(stance=robot.joint_angles(stance), first=np.zeros(na), legs=legs_of(robot), lever=robot.total_mass * height)
+        gait.put(acceleration=settings.step.acceleration, gain=balance.gain, margin=balance.margin)
+        self._tasks, self._centroid = GaitTasks(robot, feet, targets, omega), np.zeros(9)
+        self._schedules = {side: _schedule(places, () if side == NONE else feet[side].rows) for side in (NONE, 0, 1)}
         self.reset()
 
     def reset(self) -> None:
-        self._velocity, self._t = [0.0, 0.0, 0.0], 0.0
-        self._commanded: Sequence[float] | None = None
-        self._first: Array | None = None  # angles at the first tick [rad] (na)
-        self._ready = 0.0  # when the robot has gone from there to the stance [s]
-        self._above: float | None = None  # height of the centre of mass then above that of its task [m]
-        self._steps.reset(self._poses(self._robot.terms(self._stance, np.zeros(self._robot.nv))))
-
-    def _schedule(self, swinging: int | None) -> Schedule:
-        """Return which contact places stand while a foot swings, None: no one."""
-        stands = np.ones(len(self._robot.spheres.keys), np.bool_)
-        if swinging is not None:
-            stands[self._feet[swinging].rows] = False
-        return Schedule(stance=stands, time_to_switch=np.full(len(stands), np.inf))
+        gait, robot = self._gait, self._robot
+        self._commanded: tuple[float, ...] | None = None
+        gait.velocity[:] = 0.0
+        gait.put(t=0.0, ready=0.0, above=0.0, begun=False, rises=True)
+        gait.steps.measured[:] = gait.feet.measured(robot.terms(self._stance, np.zeros(robot.nv)).placements)
+        stand(gait.steps, 0j)
 
     def check(self, steering: Steering, tasks: TaskStack | None = None) -> None:
         if steering.gait is not None:
@@ -100,167 +220,49 @@ class TwoLegs(Trajectory):
 
     def steer(self, steering: Steering) -> None:
         if steering.velocity is not None:
-            self._commanded = np.array(steering.velocity, np.float64).tolist()
+            self._commanded = tuple(np.array(steering.velocity, np.float64).tolist())
 
-    def _poses(self, at: Kinematics) -> tuple[Pose, Pose]:
-        left, right = (foot.pose(self._robot.frames.placed(foot.frame, at)) for foot in self._feet)
-        return left, right
-
-    def _wanted(self, t: float) -> Sequence[float]:
+    def _wanted(self, t: float) -> tuple[float, ...]:
         """Return the commanded velocity at time t [s]: forward, left [m/s], turn [rad/s]."""
-        if t < max(self._settings.start, self._ready):
-            return NONE
+        if t < self._settings.start:
+            return STILL
         if self._commanded is not None:
             return self._commanded
         ends = self._settings.start
         for lasts, *velocity in self._settings.commands:
             ends += lasts
             if t < ends:
-                return velocity
-        return NONE
+                return tuple(velocity)
+        return STILL
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference and its tasks at time t [s], which must not decrease, for the measured state and contacts."""
-        robot, settings, steps = self._robot, self._settings, self._steps
-        dt, self._t = t - self._t, t
-        change = settings.step.acceleration * dt
-        wanted = zip(self._velocity, self._wanted(t), strict=True)
-        self._velocity = [now + min(max(then - now, -change), change) for now, then in wanted]
-        velocity = Velocity(complex(*self._velocity[:2]), self._velocity[2])
+        robot, gait, motion = self._robot, self._gait, np.empty((3, self._robot.na))
         at = robot.kinematics(state)
-        touching = np.zeros(len(robot.spheres.keys), np.bool_)
-        touching[robot.spheres.rows(contacts.keys)[contacts.gaps <= TOUCHES]] = True
-        near = [bool(touching[foot.rows].any()) for foot in self._feet]
-        measured, (over, speed) = self._poses(at), self._pendulum(at)
-        angles, height = robot.joint_angles(at.q), float(self._centroid[2])
-        if self._first is None:
-            self._first = angles
-            steps.reset(measured, over)
-            away = float(np.abs(self._angles - angles)[self._legs].max())
-            self._ready = t + away / RISING if away > AWAY else t
-        elif steps.standing:
-            steps.planted = list(measured)  # estimates of a base drift
-        if self._above is None and t >= self._ready:
-            self._above, self._ready = height - self._ground - self._height, t
-        dcm = over + speed / self._omega
-        outside = 0j
-        if steps.standing and all(near) and self._above is not None:
-            outside = dcm - nearest_inside(dcm, self._support(near))
-        steps.advance(t, velocity, measured, steps.swinging is not None and near[steps.swinging], outside)
-        p, planned = steps.reference(t, velocity._replace(plane=velocity.plane + steps.correction), dcm)
-        p += (1.0 + settings.balance.gain / self._omega) * (dcm - planned)
-        p = nearest_inside(p, self._support(near))
-        (q, v, a), above = (np.where(self._legs, angles, self._angles), self._rest, self._rest), None
-        if self._above is None:  # straight knees cannot follow a height: first all joints go to the stance
-            way, share = self._angles - self._first, smooth_step(t, self._ready)
-            q, v, a = self._first + share[0] * way, share[1] * way, share[2] * way
-        else:
-            along, rate, change = smooth_step(t - self._ready, max(abs(self._above) / LOWERS, 1e-3))
-            above = (1.0 - along) * self._above, -rate * self._above, -change * self._above
-        schedule = self._schedules[steps.swinging]
-        tasks = self._tasks.stack(steps, touching, self._omega**2 * (over - p), p, above, measured)
-        return Reference(q=q, v=v, a=a, schedule=schedule, base=np.array(self._velocity), tasks=tasks)
+        measured = at.placements, self._mass(at), robot.joint_angles(at.q)
+        places = robot.spheres.rows(contacts.keys), contacts.gaps
+        swinging, *chosen = follow(gait, t, self._wanted(t), measured, places, motion)
+        tasks = self._tasks.stack(Choice(swinging, gait.touching.tobytes(), *chosen))
+        q, v, a = motion
+        schedule = self._schedules[swinging]
+        return Reference(q=q, v=v, a=a, schedule=schedule, base=gait.velocity.copy(), tasks=tasks)
 
-    def _pendulum(self, at: Kinematics) -> tuple[complex, complex]:
-        """Return place and velocity of the pendulum [m, m/s].
-
-        On soles, where a task asks for its motion, it moves as the centre of mass; on points and edges as a pendulum with the
-        robot's angular momentum about the ground, which swinging legs do not change.
-        """
+    def _mass(self, at: Kinematics) -> Array:
+        """Return centre of mass, its velocity, and the angular momentum about it (9)."""
         robot, out = self._robot, self._centroid
         if robot.weighs_base:
             centroid(at.M.T, at.v, at.placements[1], out)
         else:
             com = robot.frames.centroidal(at.q, at.v)
             out[:3], out[3:6], out[6:] = com.position, com.velocity, com.angular
-        x, y, _, forward, left, _, about_x, about_y, _ = out.tolist()
-        velocity = complex(forward, left)
-        if not self._flat or self._edges:
-            velocity += complex(about_y, -about_x) / (robot.total_mass * self._height)
-        return complex(x, y), velocity
-
-    def _support(self, near: list[bool]) -> list[complex]:
-        """Return the corners of the soles that carry the robot."""
-        steps, margin = self._steps, self._settings.balance.margin
-        carry = [side != steps.swinging and near[side] for side in (0, 1)]
-        if not any(carry):
-            carry = [side != steps.swinging for side in (0, 1)]
-        soles = zip(self._feet, steps.planted, carry, strict=True)
-        return [corner for foot, pose, carries in soles if carries for corner in foot.corners(pose, margin)]
+        return out
 
 
-LEVEL, LEAST, FARTHEST, USUAL, FAST, LEVER = 4, 1e-3, 1e6, 100.0, 10.0, 0.2
-"""Level of commanded tasks; least w; in w: largest distance [m], stiffness [1/s²], speed [rad/s], lever of angles [m]."""
-
-
-def beside(robot: Robot, at: Kinematics, own: TaskStack, sent: TaskStack, posture: PostureTask) -> TaskStack:
-    """Return the tasks of a gait with commanded ones beside them.
-
-    at: measured state; own, posture: tasks of the gait; sent: commanded ones, as `check_beside` accepts them
-    """
-    moved: Array = np.any([_moves(robot, task) for task in sent.tasks], axis=0)
-    far = max(float(np.abs(at.v[robot.tree.a] * moved).max() / FAST) ** 4, *(_far(robot, at.q, task) for task in sent.tasks))
-    heaviest = max(float(np.max(task.weight)) for task in sent.tasks)
-    rows = ~legs_of(robot) & (~moved | (far > LEAST))
-    fields = {name: getattr(posture, name)[rows] for name in ("angles", "velocity", "acceleration")}
-    fields |= {"name": "posture", "level": LEVEL, "weight": heaviest * np.where(moved, far, 1.0)[rows]}
-    kept = replace(posture, joints=tuple(compress(robot.joint_names, rows)), **fields)
-    return replace(own, tasks=[*own.tasks, *(replace(task, level=LEVEL) for task in sent.tasks), kept])
-
-
-def legs_of(robot: Robot) -> Array:
-    """Return which actuated joints move contact places (na)."""
-    feet = [robot.joint_of_frame(place.frame) for place in robot.description.contact]
-    return np.any(robot.tree.support[feet], axis=0)[robot.tree.a]
-
-
-def _moves(robot: Robot, task: Any) -> Array:
-    """Return which actuated joints move what a task is about (na)."""
-    if isinstance(task, FrameTask):
-        return robot.tree.support[robot.joint_of_frame(task.frame)][robot.tree.a]
-    return np.isin(robot.joint_names, getattr(task, "joints", None) or robot.joint_names)
-
-
-def _far(robot: Robot, q: Array, task: Any) -> float:
-    """Return w of a task; 0 for other tasks than those of frames."""
-    if not isinstance(task, FrameTask):
-        return 0.0
-    place, turn = robot.frames.placement(task.frame, q), task.rotation
-    off = np.zeros(3) if task.position is None else task.position - place.translation
-    turned = np.zeros(3) if turn is None else LEVER * logarithm(turn @ place.rotation.T)
-    axes = place.rotation if task.axes == "local" else np.eye(3)
-    error = np.concatenate([off @ axes, turned @ axes]).clip(-FARTHEST, FARTHEST) * (True if task.mask is None else task.mask)
-    return float(error @ error * max(1.0, np.max(task.stiffness) / USUAL))
-
-
-def check_beside(robot: Robot, stack: TaskStack) -> None:
-    """Raise InputError, which names all of them, for commanded tasks that contradict a gait."""
-    found = [("modes", "expected none: the gait decides which feet stand")] if stack.modes else []
-    found += [(f"tasks[{i}].{field}", why) for i, task in enumerate(stack.tasks) for field, why in _problems(robot, task)]
-    if found:
-        (first, problem), *more = found
-        raise InputError(first, "; ".join([problem, *(f"{field}: {why}" for field, why in more)]))
-
-
-def _problems(robot: Robot, task: Any) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a commanded task that contradict a gait, and why."""
-    if type(task) not in (FrameTask, PostureTask):
-        yield "kind", "the gait decides how the centre of mass and the angular momentum move, and how the feet are loaded"
-        return
-    moves, frame = _moves(robot, task), isinstance(task, FrameTask)
-    legs, targets = moves & legs_of(robot), ("position", "rotation") if frame else ("angles",)
-    if legs.any() or not moves.any():
-        what, got = ("frame", task.frame) if frame else ("joints", ", ".join(compress(robot.joint_names, legs)))
-        yield what, f"the gait decides how the base and the legs move: expected {what} above them, got {got}"
-    if all(getattr(task, name) is None for name in targets):
-        yield targets[0], f"expected {' or '.join(targets)} beside a gait"
-    for gain, most in ("stiffness", 1e3), ("damping", 100.0):
-        if not (getattr(task, gain) or 0.0) <= most:
-            yield gain, f"expected at most {most:g} beside a gait, got {getattr(task, gain):g}"
-    if task.level:
-        yield "level", f"expected 0: the tasks of the gait are above all others, which share one level, got {task.level}"
-    if task.name.split(" ")[0] in ("trunk", "swing", "landing", "load", "posture", "reference"):
-        yield "name", f"expected another name than those of the tasks of the gait, got '{task.name}'"
+def _schedule(places: int, swinging: Array | tuple[()]) -> Schedule:
+    """Return which contact places stand while some swing."""
+    stands = np.ones(places, np.bool_)
+    stands[np.asarray(swinging, np.int64)] = False
+    return Schedule(stance=stands, time_to_switch=np.full(places, np.inf))
 
 
 class TwoLegsSettings(MotionSettings, frozen=True, tag="two-legs"):
