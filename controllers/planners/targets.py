@@ -97,10 +97,7 @@ def _slower(limits: TaskLimits, speed: float) -> TaskLimits:
 
 
 def _present(task: Any, keys: Sequence[str]) -> bool:
-    if not isinstance(task, ContactTask):
-        return True
-    own = task.contacts  # type: ignore[attr-defined]
-    return all(key in keys for key in ((own,) if isinstance(own, str) else own))
+    return not isinstance(task, ContactTask) or all(key in keys for key in task.contact_keys())
 
 
 STRETCH = 1.25  # duration of a transition per interval between the commands

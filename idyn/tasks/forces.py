@@ -1,50 +1,81 @@
 """Contact tasks: linear equations A f = asked for the contact forces f, rows S, T, N of each contact (3n)."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 from idyn.errors import InputError, nearest
+from idyn.library.kernels import compiled
 from idyn.model.robot import Robot
-from idyn.tasks.motion import Rows, Task
+from idyn.model.so3 import cross
+from idyn.solvers.linalg import copy, dot
+from idyn.tasks.motion import NORMAL, PRESSURE, VECTOR, Place, Task
 from idyn.tasks.read import Numbers
-from idyn.terms.inputs import numbers
-from idyn.types import Array, ContactSet
+from idyn.terms.inputs import finite
+from idyn.terms.stages import Given
+from idyn.types import Array
 
 
-class ContactTask(Task, frozen=True):
+class ContactTask(Task, frozen=True, kw_only=True):
     """Fields of all contact tasks. Their rows are divided by the mass of the robot, so that weights compare with those of
-    accelerations."""
+    accelerations.
+
+    contacts: key, or keys
+    """
+
+    contacts: str | Sequence[str]
+
+    def kind(self) -> int:
+        """Return the kind of the equations, see `idyn.tasks.motion.PYTHON`. Raises InputError."""
+        raise NotImplementedError
+
+    def contact_keys(self) -> tuple[str, ...]:
+        """Return the keys of the contacts."""
+        return (self.contacts,) if isinstance(self.contacts, str) else tuple(self.contacts)
+
+    def structure(self, robot: Robot) -> Hashable:
+        return self.kind(), len(self.contact_keys())
+
+    def place(self, robot: Robot) -> Place:
+        which = np.zeros(len(self.contact_keys()), np.int64)
+        return Place(self.kind(), which, 0, len(which))
+
+    def fixed(self) -> bool:
+        return isinstance(self.contacts, (str, tuple))
+
+    def rows(self, present: tuple[str, ...]) -> Array:
+        """Return the indices of the contacts among those that are present (k). Raises InputError for others and for none."""
+        keys = self.contact_keys()
+        if not keys:
+            raise InputError("contacts", "expected at least one contact key")
+        for key in keys:
+            if key not in present:
+                raise InputError("contacts", f"expected keys of present contacts, got '{key}'{nearest(key, present)}")
+        return np.array([present.index(key) for key in keys], np.int64)
 
 
 class ForceTask(ContactTask, frozen=True, kw_only=True):
     """Sum of the forces of some contacts on their first bodies; exactly one of `normal` and `force` is given.
 
-    contacts: key, or keys
-    normal: sum of the normal forces [N], a number or an array () that may change; force: sum of the forces in the world [N] (3)
+    normal: sum of the normal forces [N]; force: sum of the forces in the world [N] (3)
     """
 
-    contacts: str | Sequence[str]
-    normal: float | Array | None = None
+    normal: float | Numbers | None = None
     force: Numbers | None = None
 
     def label(self) -> str:
-        return self.name or f"force of {', '.join(_keys(self.contacts))}"
+        return self.name or f"force of {', '.join(self.contact_keys())}"
 
     def count(self, robot: Robot) -> int:
         return 3 if self.normal is None else 1
 
-    def fill(self, given: ContactSet, out: Rows) -> None:
-        which = _indices(given, self.contacts)
+    def kind(self) -> int:
         if (self.normal is None) == (self.force is None):
             raise InputError("normal", "expected exactly one of `normal` and `force`")
-        if self.normal is not None:
-            out.A[0, 3 * which + 2] = 1.0
-            out.asked[:] = _finite("normal", [self.normal], 1)
-            return
-        for i in which.tolist():
-            out.A[:, 3 * i : 3 * i + 3] = contact_axes(given, i)
-        out.asked[:] = _finite("force", self.force, 3)
+        return VECTOR if self.normal is None else NORMAL
+
+    def targets(self, count: int) -> dict[str, int]:
+        return {"normal": 1, "force": 3}
 
 
 class CenterOfPressureTask(ContactTask, frozen=True, kw_only=True):
@@ -53,44 +84,45 @@ class CenterOfPressureTask(ContactTask, frozen=True, kw_only=True):
     contacts: keys, such as the corners of a sole; point: in the world [m] (3)
     """
 
-    contacts: Sequence[str]
     point: Numbers
 
     def label(self) -> str:
-        return self.name or f"centre of pressure of {', '.join(_keys(self.contacts))}"
+        return self.name or f"centre of pressure of {', '.join(self.contact_keys())}"
 
     def count(self, robot: Robot) -> int:
         return 2
 
-    def fill(self, given: ContactSet, out: Rows) -> None:
-        which = _indices(given, self.contacts)
-        point = _finite("point", self.point, 3)
-        out.A[:, 3 * which + 2] = contact_axes(given, int(which[0]))[:, :2].T @ (given.points[which] - point).T
+    def kind(self) -> int:
+        return PRESSURE
+
+    def targets(self, count: int) -> dict[str, int]:
+        return {"point": 3}
 
 
-def contact_axes(contacts: ContactSet, i: int) -> Array:
-    """Return the axes s, t, n of contact i as columns, in the world (3, 3)."""
-    (a, b, c), (x, y, z) = contacts.tangents[i].tolist(), contacts.normals[i].tolist()
-    return np.array([[a, y * c - z * b, x], [b, z * a - x * c, y], [c, x * b - y * a, z]])  # t = n × s
+@compiled
+def fill_forces_of(g: Given, kind: int, which: Array, given: tuple[Array, Array], out: tuple[Array, Array]) -> bool:
+    """Fill the equations A f = asked of a contact task, which are zeros. Return False for a malformed target.
 
-
-def _keys(given: str | Sequence[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-def _indices(contacts: ContactSet, given: str | Sequence[str]) -> Array:
-    """Return the rows of contacts by key (k). Raises InputError for unknown keys and for none."""
-    keys = _keys(given)
-    if not keys:
-        raise InputError("contacts", "expected at least one contact key")
-    for key in keys:
-        if key not in contacts.keys:
-            raise InputError("contacts", f"expected keys of present contacts, got '{key}'{nearest(key, contacts.keys)}")
-    return np.array([contacts.keys.index(key) for key in keys], np.int64)
-
-
-def _finite(field: str, given: object, size: int) -> Array:
-    array = numbers(field, given)
-    if array.shape != (size,) or not np.isfinite(array).all():
-        raise InputError(field, f"expected {size} finite number{'s' if size > 1 else ''}, got {given!r}")
-    return array
+    kind: `NORMAL`, `VECTOR` or `PRESSURE`; which: the contacts (k); given: (target (1 or 3), origin [m] (3))
+    out: (A (r, 3n), asked (r))
+    """
+    (target, origin), (A, asked) = given, out
+    if not finite(target):
+        return False
+    if kind != PRESSURE:
+        copy(target, asked)
+    s0, n0, arm = g.tangents[which[0]], g.normals[which[0]], np.empty(3)
+    t0 = cross(n0, s0)
+    for i in which:
+        s, n = g.tangents[i], g.normals[i]
+        if kind == NORMAL:
+            A[0, 3 * i + 2] = 1.0
+        elif kind == VECTOR:  # s, t = n × s, n
+            t = cross(n, s)
+            for c in range(3):
+                A[c, 3 * i], A[c, 3 * i + 1], A[c, 3 * i + 2] = s[c], t[c], n[c]
+        else:  # (x − point) along s and t of the first contact
+            for c in range(3):
+                arm[c] = g.points[i, c] + origin[c] - target[c]
+            A[0, 3 * i + 2], A[1, 3 * i + 2] = dot(s0, arm), arm[0] * t0[0] + arm[1] * t0[1] + arm[2] * t0[2]
+    return True

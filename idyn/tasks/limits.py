@@ -32,7 +32,8 @@ class Limits(NamedTuple):
     most: Array
     apart: Array  # rows on v̇ of distances between links, and their least values: see `idyn.tasks.modes.LinkDistances`
     nearest: Array
-    least: Array  # least normal force [N], and the share of `TaskLimits.pressure_margin` (2)
+    least: float  # normal force [N]
+    smaller: float  # share by which soles are smaller, see `TaskLimits.pressure_margin`
 
 
 class Answer(NamedTuple):
@@ -59,11 +60,13 @@ def of_forces(limits: Limits, number: int) -> bool:
 @compiled
 def fill_slacks(d: Dynamics, limits: Limits, answer: Answer, out: Array) -> None:
     """Fill the slack of each limit in units of `limit_size`; ∞ where the modes set none."""
-    corners, a, number, least = limits.corners, d.given.model.a, 0, limits.least[0]
+    corners, a, number, least, row = limits.corners, d.given.model.a, 0, limits.least, stack_array(len(answer.force))
     for i in range(len(limits.kinds)):
         s, t, normal, reach = answer.force[3 * i], answer.force[3 * i + 1], answer.force[3 * i + 2], limits.reach[i]
-        pressed = _pressed(d, limits, i, answer.force)
-        out[number] = np.inf if limits.kinds[i] == OPEN else (pressed - (1.0 - limits.least[1]) * least) / max(1.0, least)
+        fill(row, 0.0)
+        _fill_normal_row(d, limits, i, row)
+        off = dot(row, answer.force) - (1.0 - limits.smaller) * least
+        out[number] = np.inf if limits.kinds[i] == OPEN else off / max(1.0, least)
         limited = limits.kinds[i] == STICK and 0.0 < reach < np.inf
         for c in range(len(corners)):
             x, y, z = _facet(corners, c)
@@ -85,23 +88,13 @@ def fill_slacks(d: Dynamics, limits: Limits, answer: Answer, out: Array) -> None
 def _fill_normal_row(d: Dynamics, limits: Limits, i: int, row: Array) -> None:
     """Fill the row on f (3n) of the least normal force l of contact i: f_i − s/k Σ f_j, over the k contacts of its sole, is at
     least (1 − s) l. Then f_i ≥ l, and the centre of pressure is Σ (s/k + (1 − s) w_j) x_j, w_j ≥ 0, Σ w_j = 1."""
-    count = 0
-    for j in range(len(limits.kinds)):
+    count, some = 0, len(limits.kinds) if limits.smaller > 0.0 else 0
+    for j in range(some):
         count += _of_a_sole(d, limits, i, j)
-    for j in range(len(limits.kinds)):
+    for j in range(some):
         if _of_a_sole(d, limits, i, j):
-            row[3 * j + 2] = -limits.least[1] / count
+            row[3 * j + 2] = -limits.smaller / count
     row[3 * i + 2] += 1.0
-
-
-@compiled
-def _pressed(d: Dynamics, limits: Limits, i: int, force: Array) -> float:
-    """Return the value of the row of `_fill_normal_row`."""
-    total, count = 0.0, 0
-    for j in range(len(limits.kinds)):
-        if _of_a_sole(d, limits, i, j):
-            total, count = total + force[3 * j + 2], count + 1
-    return float(force[3 * i + 2] - limits.least[1] * total / max(1, count))
 
 
 @compiled
@@ -126,7 +119,7 @@ def limit_size(limits: Limits, number: int) -> float:
     """Return the unit of a slack."""
     per, na = 1 + len(limits.corners), len(limits.most)
     if number < len(limits.kinds) * per:
-        return max(1.0, limits.least[0]) if number % per == 0 else 1.0
+        return max(1.0, limits.least) if number % per == 0 else 1.0
     number -= len(limits.kinds) * per
     if number < 4 * na:
         k, which = number // 4, number % 4

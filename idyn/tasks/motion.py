@@ -6,7 +6,7 @@ so that A is the Jacobian. Without a position target there is no position feedba
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,9 @@ _ALL, _LINEAR, _ANGULAR = np.arange(6), np.arange(3), np.arange(3, 6)
 """Rows of a frame task: with targets of both position and rotation or of neither, of position, of rotation."""
 
 
-PYTHON, JOINTS, WORLD, LOCAL, CENTRE = range(5)
-"""Kinds of motion tasks: filled by Python, on joints, on a frame in world axes, in its own axes, on the centre of mass."""
+PYTHON, JOINTS, WORLD, LOCAL, CENTRE, NORMAL, VECTOR, PRESSURE = range(8)
+"""Kinds of tasks: filled by Python; on joints, on a frame in world axes, in its own axes, on the centre of mass; on the sum of
+normal forces, of forces in the world, on the centre of pressure."""
 
 NO_OFFSET = np.zeros(12)
 
@@ -29,8 +30,9 @@ NO_OFFSET = np.zeros(12)
 class Place(NamedTuple):
     """What the equations of a task depend on besides its numbers.
 
-    kind: `JOINTS` and the others; which: rows of the frame or of the centre of mass, or numbers of the joints (r)
-    gains: how many; joint: of the frame; offset: axes and origin of the frame in the joint frame (12)
+    kind: `JOINTS` and the others; which: rows of the frame or of the centre of mass, or numbers of the joints (r), or of the
+        contacts (k)
+    gains: how many; joint: of the frame, or k; offset: axes and origin of the frame in the joint frame (12)
     """
 
     kind: int
@@ -89,10 +91,23 @@ class Task(Record, frozen=True):
         """Return whether the rows stay the same ones: whether what selects them cannot change in place."""
         return True
 
-    def fill(self, given: Any, out: Rows) -> None:
-        """Fill A, `asked` and `drift`, which are zeros, unless kernels do. given: what the equations depend on besides the
-        task"""
+    def structure(self, robot: Robot) -> Hashable:
+        """Return what `place` depends on; None if no kernel fills the equations. Raises InputError."""
+        return None
+
+    def place(self, robot: Robot) -> Place:
+        """Return what the equations depend on besides numbers. Raises FrameNotFound, InputError."""
         raise NotImplementedError
+
+    def targets(self, count: int) -> dict[str, int]:
+        """Return the names of the targets that kernels read, with their sizes. count: number of equations"""
+        return {}
+
+    def read(self, count: int, out: Read) -> None:
+        """Add targets that kernels read. Raises InputError."""
+        for name, size in self.targets(count).items():
+            if (given := getattr(self, name)) is not None:
+                out.target(name, given, size)
 
 
 class MotionTask(Task, frozen=True):
@@ -105,30 +120,20 @@ class MotionTask(Task, frozen=True):
     stiffness: float | Numbers = 100.0
     damping: float | Numbers | None = None
 
-    def structure(self, robot: Robot) -> Hashable:
-        """Return what `place` depends on; None if no kernel fills the equations. Raises InputError."""
-        return None
-
-    def place(self, robot: Robot) -> Place:
-        """Return what the equations depend on besides numbers. Raises FrameNotFound, InputError."""
-        raise NotImplementedError
-
     def components(self, count: int) -> int:
         """Return the number of stiffnesses. count: number of equations"""
         return count
 
-    def targets(self, count: int) -> dict[str, int]:
-        """Return the names of the targets that kernels read, with their sizes."""
-        return {}
+    def fill(self, given: TaskMotion, out: Rows) -> None:
+        """Fill A, `asked` and `drift`, which are zeros, unless kernels do."""
+        raise NotImplementedError
 
     def read(self, count: int, out: Read) -> None:
         """Add gains and targets that kernels read. Raises InputError."""
         out.arrays += (both := gains(self.stiffness, self.damping, self.components(count)))
         fixed = type(self.stiffness) is float and (self.damping is None or type(self.damping) is float)
         out.lasting = out.lasting and (fixed or (both[0] is self.stiffness and both[1] is self.damping))
-        for name, size in self.targets(count).items():
-            if (given := getattr(self, name)) is not None:
-                out.target(name, given, size)
+        super().read(count, out)
 
     def _feedback(self, error: Array, velocity: Numbers | None, actual: Array, acceleration: Numbers | None) -> Array:
         """Return a + stiffness · error + damping · (velocity − actual)."""

@@ -13,27 +13,39 @@ MET = 1e-6
 """Error of a task that counts as zero, relative to the larger of 1 and what is asked."""
 
 
-class TaskOutcome(Record, frozen=True, dict=True, gc=True):
+class TaskOutcome(Record, frozen=True, kw_only=False, dict=True, gc=True):
     """Outcome of one task.
 
-    name, level: of the task
-    asked: right side of its equations: accelerations [m/s², rad/s²], [N·m] divided by `inertia`, or forces [N] (r)
-    predicted: the same quantity as the contact law predicts it (r)
-    held: the same quantity without the memory of the contact compliance model, and in the contact modes of the solution (r)
+    name, level, number: of the task, in order of the levels
+    values: asked, held, predicted (3, r)
     missed: largest size of `missing`; reached: whether `held` is what is asked
     changed: what the law predicts otherwise, so that `predicted` is not `held`
-    find_obstacles: for `obstacles`
+    find_obstacles: for `obstacles`, of the task with a number
     """
 
     name: str
     level: int
-    asked: Array
-    predicted: Array
-    held: Array
+    values: Array
     missed: float
     reached: bool
     changed: tuple[str, ...]
-    find_obstacles: Callable[[], tuple[str, ...]]
+    number: int
+    find_obstacles: Callable[[int], tuple[str, ...]]
+
+    @property
+    def asked(self) -> Array:
+        """Right side of its equations: accelerations [m/s², rad/s²], [N·m] divided by `inertia`, or forces [N] (r)."""
+        return self.values[0]
+
+    @property
+    def held(self) -> Array:
+        """The same without the memory of the contact compliance model, and in the contact modes of the solution (r)."""
+        return self.values[1]
+
+    @property
+    def predicted(self) -> Array:
+        """The same as the contact law predicts it (r)."""
+        return self.values[2]
 
     @property
     def missing(self) -> Array:
@@ -49,7 +61,7 @@ class TaskOutcome(Record, frozen=True, dict=True, gc=True):
     @cached_property
     def obstacles(self) -> tuple[str, ...]:
         """What prevents the task, by decreasing influence; () if it is met. Computed at the first use, in some milliseconds."""
-        return self.changed if self.reached else (*self.changed, *self.find_obstacles())
+        return self.changed if self.reached else (*self.changed, *self.find_obstacles(self.number))
 
     def __str__(self) -> str:
         if self.met:

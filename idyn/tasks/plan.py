@@ -15,13 +15,13 @@ from idyn.library.kernels import compiled
 from idyn.library.records import ArrayRecord, Flags, Indices, Matrix, Spans, Vector
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, fill
-from idyn.solvers.pool import Pool, vector, zeros
+from idyn.solvers.pool import Pool, vector
 from idyn.tasks.centre import fill_centre
-from idyn.tasks.forces import ContactTask
+from idyn.tasks.forces import ContactTask, fill_forces_of
 from idyn.tasks.frames import body_motion, fill_frame, fill_joints
 from idyn.tasks.held import OPEN, STICK
 from idyn.tasks.limits import Limits
-from idyn.tasks.motion import CENTRE, JOINTS, LOCAL, PYTHON, MotionTask
+from idyn.tasks.motion import CENTRE, JOINTS, LOCAL, NORMAL, PYTHON, VECTOR, MotionTask
 from idyn.tasks.read import Read, checked_target, gains, roots_of
 from idyn.tasks.stack import TaskLimits, TaskStack
 from idyn.terms.stages import Dynamics
@@ -39,8 +39,8 @@ POOL = 6
 """Numbers in the pool per square of the number of coordinates and equations."""
 
 KIND, JOINT, FIRST, COUNT, WHICH, ROOTS, GAINS, TARGETS = range(8)
-"""Columns of `Plan.table`: kind, joint of the frame, first row, number of rows, beginning of `which`, weights, gains, targets.
-The four targets of frames or three of others follow, −1 for absent ones."""
+"""Columns of `Plan.table`: kind, joint of the frame or number of contacts, first row, number of rows, beginning of `which`,
+weights, gains, targets. The four targets of frames or up to three of others follow, −1 for absent ones."""
 
 
 class Layout(NamedTuple):
@@ -89,21 +89,20 @@ _NO_LIMITS: tuple[Any, Any, Any] = None, None, None
 class Plan(ArrayRecord):
     """Plan of a stack for a robot and n contacts.
 
-    layout: of the equations; by_python: numbers of the tasks whose equations Python fills; size: of the block of `Equations`
+    layout: of the equations; size: of the block of `Equations`
     none: numbers and multipliers of no active limit
     """
 
-    table: Spans  # of each motion task, see `KIND` and the others (k, 11)
-    which: Indices
+    table: Spans  # of each task, see `KIND` and the others (k, 11)
+    which: Indices  # see `Place`
     modes: Indices  # intended kinds of the contact modes, −1: stick if the contact touches (n)
     offsets: Matrix  # axes and origin of each task's frame in its joint frame (k, 12)
-    numbers: Vector  # of all motion tasks
+    numbers: Vector  # of all tasks
     gravity: Vector  # [m/s²] (3)
     velocities: Matrix  # of the bodies, see `body_motion` (njoints, 6)
     biases: Matrix
     last: Vector  # torques of the last tick, NaN without one (na)
     pool: Pool  # memory of `idyn.tasks.nearest`
-    spans: Spans  # of each task, first and last row, whether it is on forces (k, 3)
     ends: Indices  # of the rows of each level: of motions, of forces
     ends_of_forces: Indices
     rows: int  # numbers of equations: of motions, of forces
@@ -123,7 +122,8 @@ class Plan(ArrayRecord):
     fastest: Vector
     most: Vector  # torques [N·m] (na)
     reach: Vector  # friction coefficients that may be used (n)
-    least: Vector  # normal force [N], and the share of `TaskLimits.pressure_margin` (2)
+    least: float  # normal force [N]
+    smaller: float  # see `TaskLimits.pressure_margin`
     share: float  # of the friction coefficients that may be used; ∞: no limit
     braking: float
     acceleration: float
@@ -138,8 +138,6 @@ class Plan(ArrayRecord):
         self.layout, self.limited = _layout(tasks, robot), _NO_LIMITS
         table, offsets, which, at = [], [], list[int](), 0
         for task, structure, (first, last) in zip(tasks, structures, self.layout.spans, strict=True):
-            if isinstance(task, ContactTask):
-                continue
             count, row = last - first, [PYTHON, 0, first, last - first, len(which), at]
             at += count
             if structure is None:
@@ -159,19 +157,16 @@ class Plan(ArrayRecord):
             which += place.which.tolist()
         self.put(table=np.array(table, np.int64).reshape(-1, 11), which=np.array(which, np.int64), numbers=np.zeros(at))
         self.put(offsets=np.array(offsets).reshape(-1, 12), ends=self.layout.ends[0], ends_of_forces=self.layout.ends[1])
-        spans = [(*span, isinstance(task, ContactTask)) for task, span in zip(tasks, self.layout.spans, strict=True)]
-        self.put(spans=np.array(spans, np.int64).reshape(-1, 3))
         bodies, na = len(robot.tree.parents), robot.na
         self.put(velocities=np.zeros((bodies, 6)), biases=np.zeros((bodies, 6)), gravity=robot.bodies.gravity)
-        self.put(last=np.full(na, np.nan), slowest=np.zeros(na), fastest=np.zeros(na), reach=np.zeros(n), least=np.zeros(2))
+        self.put(last=np.full(na, np.nan), slowest=np.zeros(na), fastest=np.zeros(na), reach=np.zeros(n))
         rows, pushes = self.layout.counts
         size, most = na + 3 * n + rows + pushes + len(robot.closures.keys) * 6 + EXTRA, na + 3 * n + EXTRA
         self.put(modes=np.zeros(n, np.int64), pool=Pool(POOL * size * size, POOL * size))
         self.put(active=np.zeros(most, np.int64), missed=np.zeros(most, np.bool_))
         self.put(multipliers=np.zeros((len(self.layout.levels), most)))
         self.none = np.zeros(0, np.int64), np.zeros((len(self.layout.levels), 0))
-        self.by_python = [k for k, structure in enumerate(structures) if structure is None]
-        self.put(rows=rows, pushes=pushes, filled=len(self.by_python) > 0)
+        self.put(rows=rows, pushes=pushes, filled=None in structures)
         self.size = rows * (robot.nv + 3) + pushes * (3 * n + 3) + robot.nv + 3 * n
 
     def limit(self, robot: Robot, law: Law, limits: TaskLimits) -> None:
@@ -181,12 +176,13 @@ class Plan(ArrayRecord):
             return
         self.put(corners=corners_of(law), angles_min=own.q_min, angles_max=own.q_max)
         self.put(most=own.tau_max * limits.torque if limits.torque != 1.0 else own.tau_max, of_joints=limits.joints)
+        self.put(least=limits.normal_force, smaller=limits.pressure_margin, acceleration=limits.acceleration)
         self.put(
-            least=np.array([limits.normal_force, limits.pressure_margin]),
+            speed_max=np.minimum(own.v_max, limits.speed),
             braking=limits.braking,
-            acceleration=limits.acceleration,
+            singular=limits.singular,
+            mass=robot.total_mass,
         )
-        self.put(speed_max=np.minimum(own.v_max, limits.speed), singular=limits.singular, mass=robot.total_mass)
         self.put(share=np.inf if law.unlimited_friction else 1.0 - limits.friction_margin)
         self.put(round_cones=law.round_cones, verifies=law.holds_still and not robot.closures.keys)
         self.limited = own, law, limits
@@ -198,73 +194,61 @@ def corners_of(law: Law) -> Array:
 
 
 class Stacked(NamedTuple):
-    """Tasks in order of their levels, with their plan, and arrays of the numbers of motion tasks, see `Read`.
+    """Tasks in order of their levels, with their plan, and arrays of their numbers, see `Read`.
 
-    given: in their order in the stack; contacts: their number
+    given: in their order in the stack; keys: of the contacts; which: of the plan
     """
 
     given: list[MotionTask | ContactTask]
     tasks: list[MotionTask | ContactTask]
-    contacts: int
+    keys: tuple[str, ...]
     plan: Plan
+    which: Array
     read: Read
 
-    def still(self, robot: Robot, tasks: list[MotionTask | ContactTask]) -> bool:
-        """Return whether the motion tasks are the same objects and contact tasks, which Python reads in every tick, have the
-        same equations."""
-        if len(tasks) != len(self.tasks):
-            return False
-        for one, other in zip(tasks, self.tasks, strict=True):
-            if one is not other and not (isinstance(one, ContactTask) and isinstance(other, ContactTask)):
-                return False
-            if one is not other and (one.level, one.count(robot)) != (other.level, other.count(robot)):
-                return False
-        return True
 
-
-def stacked(robot: Robot, stack: TaskStack, contacts: int) -> tuple[list[MotionTask | ContactTask], Plan]:
-    """Return the tasks in order of their levels, and their plan with their numbers. contacts: their number. Raises
-    InputError."""
-    kept, given = robot.scratch.get("stack"), list(stack.tasks)
-    found = kept if isinstance(kept, Stacked) and kept.contacts == contacts else None
-    if found is None or found.given != given:  # tasks are equal if they are the same object
-        tasks = sorted(given, key=_level)
-        still = found is not None and found.still(robot, tasks)
-        found = found._replace(given=given, tasks=tasks) if still and found else _stacked(robot, given, tasks, contacts)
+def stacked(robot: Robot, stack: TaskStack, keys: tuple[str, ...]) -> tuple[list[MotionTask | ContactTask], Plan]:
+    """Return the tasks in order of their levels, and their plan with their numbers. keys: of contacts. Raises InputError."""
+    found, given = robot.scratch.get("stack"), list(stack.tasks)
+    # tasks are equal if they are the same object
+    if not isinstance(found, Stacked) or found.given != given or found.keys != keys:
+        found = _stacked(robot, given, keys)
         if found.read.lasting:
             robot.scratch["stack"] = found
+    own = found.plan.own
+    own["which"][:] = found.which
     if found.read.arrays:
-        np.concatenate(found.read.arrays, out=found.plan.own["numbers"])
+        np.concatenate(found.read.arrays, out=own["numbers"])
     return found.tasks, found.plan
 
 
-def _stacked(
-    robot: Robot, given: list[MotionTask | ContactTask], tasks: list[MotionTask | ContactTask], contacts: int
-) -> Stacked:
-    read = Read()
-    structures = [task.structure(robot) if isinstance(task, MotionTask) else None for task in tasks]
+def _stacked(robot: Robot, given: list[MotionTask | ContactTask], keys: tuple[str, ...]) -> Stacked:
+    read, tasks = Read(), sorted(given, key=_level)
+    structures = [task.structure(robot) for task in tasks]
     kinds = [(type(task), task.level, of or task.count(robot)) for task, of in zip(tasks, structures, strict=True)]
     plans = robot.scratch.setdefault("plans", {})
     assert isinstance(plans, dict)
-    plan = plans.get((contacts, *kinds))
+    plan = plans.get((len(keys), *kinds))
     if plan is None:
         if len(plans) >= MOST_PLANS:
             plans.clear()
-        plan = plans[contacts, *kinds] = Plan(robot, tasks, structures, contacts)
-    for task, structure, (first, last) in zip(tasks, structures, plan.layout.spans, strict=True):
+        plan = plans[len(keys), *kinds] = Plan(robot, tasks, structures, len(keys))
+    which = plan.own["which"].copy()
+    for task, structure, row in zip(tasks, structures, plan.own["table"], strict=True):
         read.lasting = read.lasting and task.fixed()
-        if isinstance(task, MotionTask):
-            read.add(roots_of(task.weight, last - first), type(task.weight) is float)
-            if structure is not None:
-                task.read(last - first, read)
-    return Stacked(given, tasks, contacts, plan, read)
+        read.add(roots_of(task.weight, int(row[COUNT])), type(task.weight) is float)
+        if structure is not None:
+            task.read(int(row[COUNT]), read)
+        if isinstance(task, ContactTask):
+            which[row[WHICH] : row[WHICH] + row[JOINT]] = task.rows(keys)
+    return Stacked(given, tasks, keys, plan, which, read)
 
 
 def refuse(tasks: Sequence[MotionTask | ContactTask], plan: Plan, number: int) -> None:
-    """Raise InputError for the motion task of this number, whose numbers a kernel has refused."""
-    pairs = zip(tasks, plan.layout.spans, strict=True)
-    task, (first, last) = [(task, span) for task, span in pairs if isinstance(task, MotionTask)][number]
-    gains(task.stiffness, task.damping, task.components(last - first))
+    """Raise InputError for the task of this number, whose numbers a kernel has refused."""
+    task, (first, last) = tasks[number], plan.layout.spans[number]
+    if isinstance(task, MotionTask):
+        gains(task.stiffness, task.damping, task.components(last - first))
     for name, size in task.targets(last - first).items():
         if (given := getattr(task, name)) is not None:
             checked_target(name, given, size)
@@ -277,48 +261,60 @@ def _level(task: MotionTask | ContactTask) -> int:
 
 @compiled
 def begin(d: Dynamics, plan: Plan, motion: tuple[Array, ...], block: Array, kinds: Array) -> int:
-    """Fill the equations of the motion tasks, the intended contact modes (n) and the limits. Return −1, or the number of a task
-    with malformed targets, among the motion tasks.
+    """Fill the equations of the tasks, the intended contact modes (n) and the limits. Return −1, or the number of a task with
+    malformed targets.
 
     motion: (angles of the actuated joints (na), placements (njoints, 12), origin (3)); block: of `Equations`
     """
     (angles, placements, origin), g = motion, d.given
     fill(block, 0.0)
     out = equations_in(block, plan.rows, plan.pushes, len(g.v), len(kinds))
-    A, values = out.A, out.values
     for i in range(len(kinds)):
         kinds[i] = plan.modes[i] if plan.modes[i] >= 0 else STICK if g.gaps[i] <= g.touching else OPEN
         plan.reach[i] = np.inf if plan.share == np.inf and g.mu[i] > 0.0 else g.mu[i] * min(plan.share, 1.0)
     _fill_bounds(d, plan, angles)
     body_motion((g.axes, g.v), (g.model.parents, g.model.dof_joint), (plan.velocities, plan.biases))
-    bodies, none = (g.axes, placements, plan.velocities, plan.biases, g.model.support, origin), plan.numbers[:0]
     for k in range(len(plan.table)):
         row = plan.table[k]
-        kind, first, last, count = row[KIND], row[FIRST], row[FIRST] + row[COUNT], row[COUNT]
-        copy(plan.numbers[row[ROOTS] : row[ROOTS] + count], values[2, first:last])
-        if kind == PYTHON:
-            continue
-        which = plan.which[row[WHICH] : row[WHICH] + count]
-        at, rows, asked, drift, sound = row[TARGETS:], A[first:last], values[0, first:last], values[1, first:last], True
-        sizes = (count, count, count, 0) if kind == JOINTS else (3, 3, 3, 0) if kind == CENTRE else (3, 9, 6, 6)
-        one = plan.numbers[at[0] : at[0] + sizes[0]] if at[0] >= 0 else none
-        two = plan.numbers[at[1] : at[1] + sizes[1]] if at[1] >= 0 else none
-        three = plan.numbers[at[2] : at[2] + sizes[2]] if at[2] >= 0 else none
-        four = plan.numbers[at[3] : at[3] + sizes[3]] if at[3] >= 0 else none
-        gains = plan.numbers[row[GAINS] : row[GAINS] + (2 * count if kind == JOINTS else 6 if kind == CENTRE else 12)]
-        if kind == JOINTS:
-            sound = fill_joints((angles, g.v), (which, g.model.a), (gains, one, two, three), (rows, asked))
-        elif kind == CENTRE:
-            terms = g.M, g.own_h, g.v, placements[1], plan.gravity, origin
-            sound = fill_centre(terms, (gains, which), (one, two, three), (rows, asked, drift))
-        else:
-            task, local = (plan.offsets[k], gains, which), kind == LOCAL
-            sound = fill_frame(bodies, task, (one, two, three, four), (rows, asked, drift), row[JOINT], local)
-        for i in range(len(gains)):
-            sound = sound and 0.0 <= gains[i] < np.inf
+        kind, first, last, at = row[KIND], row[FIRST], row[FIRST] + row[COUNT], row[TARGETS:]
+        roots, sound = plan.numbers[row[ROOTS] : row[ROOTS] + row[COUNT]], True
+        copy(roots, out.pushes[2, first:last] if kind >= NORMAL else out.values[2, first:last])
+        if kind >= NORMAL:
+            which, begins = plan.which[row[WHICH] : row[WHICH] + row[JOINT]], at[1] if kind == VECTOR else at[0]
+            target = plan.numbers[begins : begins + (1 if kind == NORMAL else 3)]
+            sound = fill_forces_of(g, kind, which, (target, origin), (out.F[first:last], out.pushes[0, first:last]))
+        elif kind != PYTHON:
+            sound = _fill_motion_task(d, plan, k, (angles, placements, origin), out)
         if not sound:
             return k
     return -1
+
+
+@compiled
+def _fill_motion_task(d: Dynamics, plan: Plan, k: int, motion: tuple[Array, ...], out: Equations) -> bool:
+    """Fill the equations of a motion task. Return False for malformed targets or gains."""
+    (angles, placements, origin), g, row, none, sound = motion, d.given, plan.table[k], plan.numbers[:0], True
+    kind, first, last, count, at = row[KIND], row[FIRST], row[FIRST] + row[COUNT], row[COUNT], row[TARGETS:]
+    which = plan.which[row[WHICH] : row[WHICH] + count]
+    rows, asked, drift = out.A[first:last], out.values[0, first:last], out.values[1, first:last]
+    sizes = (count, count, count, 0) if kind == JOINTS else (3, 3, 3, 0) if kind == CENTRE else (3, 9, 6, 6)
+    one = plan.numbers[at[0] : at[0] + sizes[0]] if at[0] >= 0 else none
+    two = plan.numbers[at[1] : at[1] + sizes[1]] if at[1] >= 0 else none
+    three = plan.numbers[at[2] : at[2] + sizes[2]] if at[2] >= 0 else none
+    four = plan.numbers[at[3] : at[3] + sizes[3]] if at[3] >= 0 else none
+    gains = plan.numbers[row[GAINS] : row[GAINS] + (2 * count if kind == JOINTS else 6 if kind == CENTRE else 12)]
+    if kind == JOINTS:
+        sound = fill_joints((angles, g.v), (which, g.model.a), (gains, one, two, three), (rows, asked))
+    elif kind == CENTRE:
+        terms = g.M, g.own_h, g.v, placements[1], plan.gravity, origin
+        sound = fill_centre(terms, (gains, which), (one, two, three), (rows, asked, drift))
+    else:
+        bodies = g.axes, placements, plan.velocities, plan.biases, g.model.support, origin
+        task, local = (plan.offsets[k], gains, which), kind == LOCAL
+        sound = fill_frame(bodies, task, (one, two, three, four), (rows, asked, drift), row[JOINT], local)
+    for i in range(len(gains)):
+        sound = sound and 0.0 <= gains[i] < np.inf
+    return sound
 
 
 @compiled
@@ -345,10 +341,9 @@ def _fill_bounds(d: Dynamics, plan: Plan, q: Array) -> None:
 def limits_of(plan: Plan, kinds: Array, apart: tuple[Array, Array], limited: bool) -> Limits:
     """Return the limits of a tick. apart: rows on v̇ of distances between links, and their least values
     limited: whether those of forces and torques hold"""
-    reach, most, least = plan.reach, plan.most, plan.least
+    reach, most, least, smaller = plan.reach, plan.most, plan.least, plan.smaller
     if not limited:
-        reach, most, least = vector(plan.pool, len(reach)), vector(plan.pool, len(most)), zeros(plan.pool, 2)
+        reach, most, least, smaller = vector(plan.pool, len(reach)), vector(plan.pool, len(most)), -np.inf, 0.0
         fill(reach, np.inf)
         fill(most, np.inf)
-        least[0] = -np.inf
-    return Limits(kinds, plan.corners, reach, plan.slowest, plan.fastest, most, apart[0], apart[1], least)
+    return Limits(kinds, plan.corners, reach, plan.slowest, plan.fastest, most, apart[0], apart[1], least, smaller)

@@ -18,10 +18,9 @@ from idyn.prediction.solve import workspace_for
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.held import OPEN, SLIDE, STICK
 from idyn.tasks.modes import distance_bounds, name_of
-from idyn.tasks.motion import MotionTask, Rows, TaskMotion
+from idyn.tasks.motion import PYTHON, MotionTask, Rows, TaskMotion
 from idyn.tasks.outcomes import MET, TaskOutcome
-from idyn.tasks.plan import Equations, equations_in, refuse, stacked
-from idyn.tasks.read import roots_of
+from idyn.tasks.plan import KIND, Equations, equations_in, refuse, stacked
 from idyn.tasks.stack import TaskStack
 from idyn.tasks.tick import REJECTED, SolvedValues, compare, rows_on_levels, run_tick, solve_modes
 from idyn.terms.dynamics import NO_FORCES, NOTHING, checked, contact_arrays
@@ -79,7 +78,7 @@ class TaskProblem:
         n = len(contacts.keys)
         last = None if guess is None else guess.carried_over(guess.force, contacts.keys)
         self.method, self._limits = workspace_for(robot, n).method(request), stack.limits
-        self.tasks, self.plan = stacked(robot, stack, n)
+        self.tasks, self.plan = stacked(robot, stack, contacts.keys)
         self.plan.limit(robot, request.law, stack.limits)
         stack.fill_kinds(contacts, self.plan.own["modes"])
         try:
@@ -119,7 +118,7 @@ class TaskProblem:
             return None
         if values[0] >= 0:
             refuse(self.tasks, plan, values[0])
-        if plan.by_python:
+        if plan.filled:
             self._fill(TaskMotion(robot, at.q, at.v), results[1][0])
             values = solve_modes(method.finish, plan, bounds, results, limited)
         return self._solution(values, results)
@@ -147,14 +146,9 @@ class TaskProblem:
 
     def _fill(self, motion: TaskMotion, block: Array) -> None:
         """Fill the equations that kernels do not fill."""
-        at, spans = self.equations(block), self.plan.layout.spans
-        for k in self.plan.by_python:
-            task, (first, last) = self.tasks[k], spans[k]
-            if isinstance(task, ContactTask):
-                rows = Rows(at.F[first:last], *at.pushes[:, first:last])
-                task.fill(self.request.contacts, rows)
-                rows.roots[:] = roots_of(task.weight, last - first)
-            else:
+        at = self.equations(block)
+        for task, (first, last), row in zip(self.tasks, self.plan.layout.spans, self.plan.own["table"], strict=True):
+            if isinstance(task, MotionTask) and row[KIND] == PYTHON:
                 task.fill(motion, Rows(at.A[first:last], *at.values[:, first:last]))
 
     def equations(self, block: Array) -> Equations:
@@ -214,18 +208,15 @@ def outcomes_of(
     before: request with the state as it was; differences: returns contacts whose predicted modes differ, in words
     """
     outcomes, (achieved, largest) = [], problem.compare(solution, answer, before.state.v)
+    find = partial(_obstacles, before, stack, solution)
     tasks = zip(problem.tasks, problem.plan.layout.spans, largest.tolist(), strict=True)
     for k, (task, (first, last), (unlike, off, missed, size)) in enumerate(tasks):
-        asked, held, predicted = achieved[isinstance(task, ContactTask)]
         close = MET * max(1.0, size)
         changed = () if unlike <= close else differences()
         if not answer.status.ok:
             changed = (f"the law has no certified solution ({answer.status})", *changed)
-        rows, obstacles = (
-            (asked[first:last], predicted[first:last], held[first:last]),
-            partial(_obstacles, before, stack, solution, k),
-        )
-        outcomes.append(TaskOutcome(task.label(), task.level, *rows, missed, off <= close, changed, obstacles))
+        values = achieved[isinstance(task, ContactTask)][:, first:last]
+        outcomes.append(TaskOutcome(task.label(), task.level, values, missed, off <= close, changed, k, find))
     return tuple(outcomes)
 
 

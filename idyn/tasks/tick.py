@@ -15,8 +15,9 @@ from idyn.solvers.linalg import axpy, copy, dot, fill
 from idyn.solvers.pool import empty
 from idyn.tasks.held import OPEN, SLIDE, STICK, closing, solve_base
 from idyn.tasks.limits import Answer, count_limits, fill_coordinates, fill_slacks, of_forces
+from idyn.tasks.motion import NORMAL
 from idyn.tasks.nearest import FEASIBLE, Pair, fill_row, solve_tasks, tasks_of, tick_of
-from idyn.tasks.plan import Plan, begin, equations_in, limits_of
+from idyn.tasks.plan import COUNT, FIRST, KIND, Plan, begin, equations_in, limits_of
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.inputs import CONTACTS, Arrays, read_given
 from idyn.terms.stages import Dynamics
@@ -34,7 +35,7 @@ Results = tuple[Pair, Pair, Arrays]
 
 
 SolvedValues = tuple[int, int, int, bool, int, int, bool]
-"""Number of the first motion task with malformed targets, `REJECTED` or −1; the fields of `Found`; whether the forces are
+"""Number of the first task with malformed targets, `REJECTED` or −1; the fields of `Found`; whether the forces are
 certified as the law's. Returning a named tuple to Python would cost a microsecond."""
 
 
@@ -205,11 +206,11 @@ def compare(plan: Plan, found: Arrays, answer: Arrays, dt: float, out: tuple[Arr
     """
     (block, kinds), (v_plus, v, p), (of_motions, of_forces, largest) = found, answer, out
     at = equations_in(block, plan.rows, plan.pushes, len(v), len(kinds))
-    for k in range(len(plan.spans)):
-        of_force = plan.spans[k, 2] > 0
+    for k in range(len(plan.table)):
+        row, of_force = plan.table[k], plan.table[k, KIND] >= NORMAL
         A, values, out_rows = (at.F, at.pushes, of_forces) if of_force else (at.A, at.values, of_motions)
         largest[k, :] = 0.0
-        for i in range(plan.spans[k, 0], plan.spans[k, 1]):
+        for i in range(row[FIRST], row[FIRST] + row[COUNT]):
             held = predicted = values[1, i]
             for j in range(A.shape[1]):
                 held += A[i, j] * (at.force[j] if of_force else at.motion[j])

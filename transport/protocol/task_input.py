@@ -102,11 +102,11 @@ def _value(name: str, value: Any, size: int, field: str) -> Any:
     if name == "mask":
         if len(value) != size or not any(value):
             raise ProtocolError(Code.BAD_SCHEMA, field, f"expected {size} booleans, at least one of them true, got {value}")
-        return value
+        return tuple(value)
     if name in SIZES or name in ("velocity", "acceleration", "angles"):
         array = vector(value, SIZES.get(name, size), field)
         return _rotation(array, field) if name == "rotation" else array
-    return value
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _check_number(name: str, value: float, field: str) -> None:

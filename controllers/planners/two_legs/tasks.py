@@ -187,14 +187,14 @@ class GaitTasks:
             elif not touching[foot.rows].any():
                 tasks.append(self._landings[side])
         if choice.loaded != NONE:
-            foot, load = self._feet[choice.loaded], at.load.reshape(())
+            foot = self._feet[choice.loaded]
             keys = self._keys(choice.loaded, touching)
-            tasks.append(ForceTask(contacts=keys, normal=load, level=3, name=f"load {foot.frame}"))
+            tasks.append(ForceTask(contacts=keys, normal=at.load, level=3, name=f"load {foot.frame}"))
         return tasks
 
-    def _keys(self, side: int, touching: Array) -> list[str]:
+    def _keys(self, side: int, touching: Array) -> tuple[str, ...]:
         """Return the contact places of a foot that touch."""
-        return [self._robot.spheres.keys[row] for row in self._feet[side].rows.tolist() if touching[row]]
+        return tuple(self._robot.spheres.keys[row] for row in self._feet[side].rows.tolist() if touching[row])
 
 
 def _trunk(at: Targets, mask: tuple[bool, ...], level: int) -> FrameTask:
