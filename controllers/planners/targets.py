@@ -33,7 +33,7 @@ def resting(stack: TaskStack, feet: Collection[str] = ()) -> TaskStack:
 
 def _lowered(frame: str) -> FrameTask:
     """Return the task of a foot that goes down; where it touches, the contact stops it."""
-    down, linear = [0.0, 0.0, -LOWERING, 0.0, 0.0, 0.0], (True, True, True, False, False, False)
+    down, linear = np.array([0.0, 0.0, -LOWERING, 0.0, 0.0, 0.0]), (True, True, True, False, False, False)
     return FrameTask(frame=frame, name=f"lower {frame}", velocity=down, mask=linear, stiffness=0.0, damping=YIELD)
 
 

@@ -208,11 +208,13 @@ def outcomes_of(
     before: request with the state as it was; differences: returns contacts whose predicted modes differ, in words
     """
     outcomes, (achieved, largest) = [], problem.compare(solution, answer, before.state.v)
-    find = partial(_obstacles, before, stack, solution)
+    find, words = partial(_obstacles, before, stack, solution), tuple[str, ...]()
     tasks = zip(problem.tasks, problem.plan.layout.spans, largest.tolist(), strict=True)
     for k, (task, (first, last), (unlike, off, missed, size)) in enumerate(tasks):
         close = MET * max(1.0, size)
-        changed = () if unlike <= close else differences()
+        if unlike > close and not words:  # the same ones for all tasks
+            words = differences()
+        changed = words if unlike > close else ()
         if not answer.status.ok:
             changed = (f"the law has no certified solution ({answer.status})", *changed)
         values = achieved[isinstance(task, ContactTask)][:, first:last]
