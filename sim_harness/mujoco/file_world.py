@@ -22,7 +22,7 @@ from sim_harness.mujoco.mujoco_world import MujocoWorld, PlacedContent
 from sim_harness.mujoco.robot_model import POINT, Coordinates, add_shape, set_options
 from sim_harness.shapes import collision_shapes
 from sim_harness.world.bodies import RobotBodies
-from sim_harness.world.world import StepResult
+from sim_harness.world.world import StepResult, nearest
 
 COMPILER = {"fusestatic": "false", "discardvisual": "false", "balanceinertia": "false", "boundmass": "0", "boundinertia": "0"}
 """MuJoCo's settings for the import of a URDF: all links stay, and inertias are those of the file."""
@@ -150,28 +150,28 @@ class FileContent(PlacedContent):
         joint (na)"""
         self.bodies, self.model, self._motors = bodies, model, motors
         roots = model.body_rootid[list(links.values())]
-        self._own = np.isin(model.body_rootid, roots) & (np.arange(model.nbody) > 0)
+        own = (np.isin(model.body_rootid, roots) & (np.arange(model.nbody) > 0))[model.geom_bodyid]
         frames = bodies.robot.frames
         joints = {name: frames.attached(name).joint for name in frames.links if name in links}
         self._body_of = {joint: links[name] for name, joint in joints.items()}.__getitem__
-        self._placed = {links[name] for name, joint in joints.items() if joint in bodies.robot.spheres.joints}
+        placed = [links[name] for name, joint in joints.items() if joint in bodies.robot.spheres.joints]
+        self._own, self._placed = own.tolist(), np.isin(model.geom_bodyid, placed).tolist()  # of each of MuJoCo's shapes
 
     def record_forces(self, data: mujoco.MjData, h: float) -> None:
         """Add the impulses of a physics step at the contact places, on the robot in the world frame [N·s] (·, 3)."""
-        points, wrench = self._before.points, np.zeros(6)
+        points, wrench, found = self._before.points, np.zeros(6), data.contact
         if not len(points):
             return
-        for i in range(data.ncon):
-            contact = data.contact[i]
-            first, second = (bool(self._own[self.model.geom_bodyid[g]]) for g in contact.geom)
-            if first == second or contact.efc_address < 0:
+        places, frames, friction = found.pos, found.frame, found.friction[:, 0].tolist()
+        for i, (pair, address) in enumerate(zip(found.geom.tolist(), found.efc_address.tolist(), strict=True)):
+            first, second = self._own[pair[0]], self._own[pair[1]]
+            if first == second or address < 0:
                 continue
             mujoco.mj_contactForce(self.model, data, i, wrench)
-            force = wrench[:3] @ contact.frame.reshape(3, 3)
-            row = int(np.linalg.norm(points - contact.pos, axis=1).argmin())
+            force, row = wrench[:3].dot(frames[i].reshape(3, 3)), nearest(points, places[i])
             self._impulses[row] += h * (force if second else -force)
-            self._mu[row] = contact.friction[0]
-            if self.model.geom_bodyid[contact.geom[int(second)]] not in self._placed:
+            self._mu[row] = friction[i]
+            if not self._placed[pair[second]]:
                 self._beside[row] += h * wrench[0]
 
 

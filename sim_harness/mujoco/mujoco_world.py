@@ -16,22 +16,14 @@ from msgspec.structs import replace
 
 from controllers.robot.kinematics import feet_of
 from idyn.status import Status
+from idyn.terms.inputs import finite
 from idyn.types import Array, ContactSet, Record, State
 from sim_harness.engines.penalty import MU_CAP
 from sim_harness.mujoco.door import mujoco
 from sim_harness.mujoco.mujoco_settings import MujocoSettings
-from sim_harness.mujoco.robot_model import (
-    HULL,
-    PAIR,
-    PLACE,
-    PLANE,
-    POINT,
-    Coordinates,
-    body_name,
-    build_model,
-)
+from sim_harness.mujoco.robot_model import HULL, PAIR, PLACE, PLANE, POINT, Coordinates, body_name, build_model
 from sim_harness.world.bodies import Bodies, RobotBodies
-from sim_harness.world.world import MARGIN, Push, StepResult, along_contacts
+from sim_harness.world.world import MARGIN, Push, StepResult, along_contacts, largest_difference, mark_felt, nearest
 
 SLACK = 1e-9  # relative tolerance of the longest physics step, so that rounding does not divide 1 ms into two steps
 
@@ -101,23 +93,20 @@ class MujocoWorld(Generic[B, R]):
         state = self.bodies.checked(q, v)
         mujoco.mj_resetData(self.model, self.data)
         self.data.qpos[:], self.data.qvel[:] = self.coordinates.to_mujoco(state.q, state.v)
-        self.t = 0.0
+        self.t, self._warnings, self._h = 0.0, 0, 0.0
         self._move(state)
 
     def _move(self, state: State) -> None:
         self.state, self.q, self.v = state, state.q, state.v
+        self._finite = finite(state.q) and finite(state.v)
         if self._finite:  # for a non-finite state the contacts of the last finite one remain
             self._content.move(state)
 
-    @property
-    def _finite(self) -> bool:
-        return bool(np.isfinite(self.q).all() and np.isfinite(self.v).all())
-
     def step(self, tau: Array | None = None, dt: float | None = None, pushes: Sequence[Push] = ()) -> R:
         dt, data, content = self.bodies.dt if dt is None else dt, self.data, self._content
-        before, warnings, t = self.state, data.warning.number.sum(), self.t
-        count = max(ceil(dt / self._longest - SLACK), 1)
-        self.model.opt.timestep = h = dt / count
+        before, t, count = self.state, self.t, max(ceil(dt / self._longest - SLACK), 1)
+        if (h := dt / count) != self._h:
+            self.model.opt.timestep = self._h = h
         iterations, missed, seconds = 0, 0.0, 0.0
         content.begin(data)
         for k in range(count):
@@ -129,12 +118,13 @@ class MujocoWorld(Generic[B, R]):
             mujoco.mj_step2(self.model, data)
             seconds += perf_counter() - begin
             content.record_forces(data, h)
-            iterations += int(data.solver_niter.sum())
+            iterations += sum(data.solver_niter.tolist())
             missed = max(missed, h * self._missed())
             q, v = self.coordinates.from_mujoco(data.qpos, data.qvel)
             self._move(State(q=q, v=v))
         self.t += dt
-        warned = data.warning.number.sum() > warnings
+        warnings, self._warnings = self._warnings, sum(data.warning.number.tolist())
+        warned = self._warnings > warnings
         status = Status.NON_FINITE if not self._finite else Status.NOT_CERTIFIED if warned else Status.SOLVED
         ending = Ending(
             before=before, t=t, dt=dt, status=status, iterations=iterations, missed=missed, seconds=seconds
@@ -143,10 +133,9 @@ class MujocoWorld(Generic[B, R]):
 
     def _missed(self) -> float:
         """Return the residual ‖M v̇ + c − τ − Jᵀf‖∞ of the physics step [N, N·m]."""
-        data, inertial = self.data, np.zeros(self.model.nv)
+        data, inertial = self.data, np.empty(self.model.nv)
         mujoco.mj_mulM(self.model, data, inertial, data.qacc)
-        forces = data.qfrc_passive + data.qfrc_applied + data.qfrc_constraint
-        return float(np.abs(inertial + data.qfrc_bias - forces).max())
+        return largest_difference((inertial, data.qfrc_bias), (data.qfrc_passive, data.qfrc_applied, data.qfrc_constraint))
 
 
 AWAY = 100.0  # how far the planes of contact places that touch nothing are moved down [m]
@@ -177,7 +166,7 @@ class PlacedContent(Content[RobotBodies, StepResult]):
         self.contacts = self._everywhere.within(MARGIN)
 
     def begin(self, data: mujoco.MjData) -> None:
-        self._before, self._impulses = self._everywhere, np.zeros((len(self._everywhere.keys), 3))
+        self._before, self._near, self._impulses = self._everywhere, self.contacts, np.zeros(self._everywhere.points.shape)
         self._beside, self._mu = np.zeros(len(self._impulses)), self._before.mu.copy()
 
     def load(self, data: mujoco.MjData, span: tuple[float, float], tau: Array | None, pushes: Sequence[Push]) -> None:
@@ -191,16 +180,20 @@ class PlacedContent(Content[RobotBodies, StepResult]):
             mujoco.mj_applyFT(self.model, data, force, np.zeros(3), point, self._body_of(joint), data.qfrc_applied)
 
     def result(self, ending: Ending, after: State) -> StepResult:
-        felt = (self._before.gaps <= MARGIN) | self._impulses.any(axis=1)
-        contacts = replace(self._before, mu=self._mu).take(felt)
+        marks = np.empty(len(self._mu), np.bool_)
+        mark_felt(self._before.gaps, self._impulses, MARGIN, marks)
+        felt = marks.nonzero()[0]
+        contacts = self._near if len(felt) == len(self._near.keys) else self._before.take(felt)
+        impulse, force = self._impulses.take(felt, 0), np.empty((len(felt), 3))
+        along_contacts(impulse / ending.dt, contacts.tangents, contacts.normals, force)
         return StepResult(
-            contacts=contacts,
-            impulse=self._impulses[felt],
-            force=along_contacts(self._impulses[felt] / ending.dt, contacts.tangents, contacts.normals),
+            contacts=replace(contacts, mu=self._mu.take(felt)),
+            impulse=impulse,
+            force=force,
             status=ending.status,
             iterations=ending.iterations,
             dynamics=ending.missed,
-            beside=self._beside[felt] / ending.dt,
+            beside=self._beside.take(felt) / ending.dt,
         )
 
 
@@ -227,10 +220,10 @@ class RobotContent(PlacedContent):
 
     def prepare(self, data: mujoco.MjData) -> None:
         """Place the tangent plane below each contact point and set the friction of all contacts."""
-        c, n = self._everywhere, len(self._planes)
+        c, n, quaternions = self._everywhere, len(self._planes), data.mocap_quat
         data.mocap_pos[self._planes] = c.points[:n] - (c.gaps[:n, None] + self._grown) * c.normals[:n] + self._away
-        for plane, normal in zip(self._planes, c.normals[:n], strict=True):
-            mujoco.mju_quatZ2Vec(data.mocap_quat[plane], normal)
+        for plane, normal in zip(self._planes.tolist(), c.normals[:n], strict=True):
+            mujoco.mju_quatZ2Vec(quaternions[plane], normal)
         self.model.pair_friction[self._pairs, :2] = np.clip(c.mu, mujoco.mjMINMU, MU_CAP)[:, None]
         if len(self._hull_pairs):
             self.model.pair_friction[self._hull_pairs, :2] = np.clip(c.mu.mean(), mujoco.mjMINMU, MU_CAP)
@@ -241,14 +234,14 @@ class RobotContent(PlacedContent):
         Rows: contact points, then pairs; the impulse acts on the body of the contact point. That on a hull counts for the
         nearest contact point.
         """
-        forces, wrench = np.zeros((len(self._pairs), 3)), np.zeros(6)
-        found, points = data.contact, self._everywhere.points[: len(self._planes)]
+        forces, wrench, found = np.zeros((len(self._pairs), 3)), np.zeros(6), data.contact
+        points, places = self._everywhere.points[: len(self._planes)], found.pos
         for i, ((first, second), frame) in enumerate(zip(found.geom.tolist(), found.frame, strict=True)):
             mujoco.mj_contactForce(self.model, data, i, wrench)
-            on_second = wrench[:3] @ frame.reshape(3, 3)
+            on_second = wrench[:3].dot(frame.reshape(3, 3))
             row = self._rows.get(frozenset((first, second)))
             if row is None:
-                row = int(np.linalg.norm(points - found.pos[i], axis=1).argmin())
+                row = nearest(points, places[i])
                 self._beside[row] += h * wrench[0]
             forces[row] += on_second if second in self._touching else -on_second
         self._impulses += h * forces

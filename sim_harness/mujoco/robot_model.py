@@ -238,7 +238,6 @@ def quaternion_of(rotation: Array) -> Array:
     return quaternion
 
 
-XYZW = [1, 2, 3, 0]  # indices that convert a quaternion wxyz to xyzw
 WXYZ = [3, 0, 1, 2]  # indices that convert a quaternion xyzw to wxyz
 
 
@@ -250,6 +249,7 @@ class FreeJoint(Record, frozen=True):
     address: slice
     dof: slice
     rotation: Array  # placement of the joint in the world at neutral q (3, 3)
+    inverse: Array  # quaternion wxyz of its transpose (4)
     origin: Array  # position of the joint in the world at neutral q [m] (3)
 
 
@@ -271,6 +271,7 @@ class Coordinates:
         self._single = np.flatnonzero(~free)
         self._addresses = model.jnt_qposadr[joint[self._single]]
         starts = [int(d) for d in np.flatnonzero(free & (first == np.arange(robot.nv)))]
+        self._places = self._single + np.searchsorted(starts, self._single)  # in q, where a free joint has one more number
         rotations, origins = robot.place(self._neutral)
         self._free = [
             FreeJoint(
@@ -279,6 +280,7 @@ class Coordinates:
                 address=slice(int(model.jnt_qposadr[joint[d]]), int(model.jnt_qposadr[joint[d]]) + 7),
                 dof=slice(int(self.dofs[d]), int(self.dofs[d]) + 6),
                 rotation=np.array(rotations[robot.tree.dof_joint[d]]),
+                inverse=quaternion_of(rotations[robot.tree.dof_joint[d]].T),
                 origin=np.array(origins[robot.tree.dof_joint[d]]),
             )
             for d, quaternion in zip(starts, robot.tree.unit_spans[:, 0].tolist(), strict=True)
@@ -299,26 +301,26 @@ class Coordinates:
 
     def from_mujoco(self, qpos: Array, qvel: Array) -> tuple[Array, Array]:
         """Return (q, v) for qpos and qvel."""
-        step = np.zeros(self._robot.nv)
-        step[self._single] = qpos[self._addresses]
-        q, v = self._robot.integrate(self._neutral, step), np.array(qvel[self.dofs])
+        q, v = self._neutral.copy(), qvel[self.dofs]
+        q[self._places] = qpos[self._addresses]
         for joint in self._free:
-            position, quaternion = qpos[joint.address][:3], qpos[joint.address][3:]
-            q[joint.place][:3] = joint.rotation.T @ (position - joint.origin)
-            q[joint.place][3:] = _product(quaternion_of(joint.rotation.T), quaternion)[XYZW]
-            v[joint.speed][:3] = _rotation(quaternion).T @ qvel[joint.dof][:3]
+            place, pose = q[joint.place], qpos[joint.address]
+            place[:3] = (pose[:3] - joint.origin).dot(joint.rotation)
+            quaternion = _product(joint.inverse, pose[3:])
+            place[3:6], place[6] = quaternion[1:], quaternion[0]
+            v[joint.speed][:3] = qvel[joint.dof][:3].dot(_rotation(pose[3:]))
         return q, v
 
 
 def _product(a: Array, b: Array) -> Array:
-    """Return the quaternion product a b (4), all wxyz."""
+    """Return the quaternion product a b (4), all wxyz and contiguous."""
     result = np.empty(4)
-    mujoco.mju_mulQuat(result, a, np.ascontiguousarray(b))
+    mujoco.mju_mulQuat(result, a, b)
     return result
 
 
 def _rotation(quaternion: Array) -> Array:
-    """Return the rotation matrix of a quaternion wxyz (3, 3)."""
+    """Return the rotation matrix of a quaternion wxyz, which is contiguous (3, 3)."""
     matrix = np.empty(9)
-    mujoco.mju_quat2Mat(matrix, np.ascontiguousarray(quaternion))
+    mujoco.mju_quat2Mat(matrix, quaternion)
     return matrix.reshape(3, 3)

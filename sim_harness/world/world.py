@@ -11,7 +11,7 @@ import numpy as np
 from idyn.contact.terrain import Terrain
 from idyn.errors import InputError
 from idyn.library.kernels import entry
-from idyn.library.records import Indices, Mask, Matrix, Vector
+from idyn.library.records import Flags, Indices, Mask, Matrix, Vector, written
 from idyn.model.robot import Robot
 from idyn.status import Status
 from idyn.terms.inputs import check_turns
@@ -75,10 +75,9 @@ def generalised_force(axes: Array, support: Array, joint: int, point: Array, for
     return f
 
 
-@entry(Matrix, Matrix, Matrix)
-def world_impulses(p: Array, tangents: Array, normals: Array) -> Array:
-    """Transform impulses (n, 3) from contact coordinates (s, t, n) to the world frame."""
-    out = np.empty_like(p)
+@entry(Matrix, Matrix, Matrix, written(Matrix))
+def world_impulses(p: Array, tangents: Array, normals: Array, out: Array) -> None:
+    """Transform impulses (n, 3) from contact coordinates (s, t, n) to the world frame; out: output (n, 3)."""
     for i in range(len(p)):
         s0, s1, s2 = tangents[i, 0], tangents[i, 1], tangents[i, 2]
         n0, n1, n2 = normals[i, 0], normals[i, 1], normals[i, 2]
@@ -86,13 +85,11 @@ def world_impulses(p: Array, tangents: Array, normals: Array) -> Array:
         out[i, 0] = p[i, 0] * s0 + p[i, 1] * t0 + p[i, 2] * n0
         out[i, 1] = p[i, 0] * s1 + p[i, 1] * t1 + p[i, 2] * n1
         out[i, 2] = p[i, 0] * s2 + p[i, 1] * t2 + p[i, 2] * n2
-    return out
 
 
-@entry(Matrix, Matrix, Matrix)
-def along_contacts(vectors: Array, tangents: Array, normals: Array) -> Array:
-    """Transform world vectors (n, 3) to contact coordinates, in the order normal, s, t (n, 3)."""
-    out = np.empty_like(vectors)
+@entry(Matrix, Matrix, Matrix, written(Matrix))
+def along_contacts(vectors: Array, tangents: Array, normals: Array, out: Array) -> None:
+    """Transform world vectors (n, 3) to contact coordinates, in the order normal, s, t; out: output (n, 3)."""
     for i in range(len(vectors)):
         x, y, z = vectors[i, 0], vectors[i, 1], vectors[i, 2]
         s0, s1, s2 = tangents[i, 0], tangents[i, 1], tangents[i, 2]
@@ -100,7 +97,36 @@ def along_contacts(vectors: Array, tangents: Array, normals: Array) -> Array:
         out[i, 0] = n0 * x + n1 * y + n2 * z
         out[i, 1] = s0 * x + s1 * y + s2 * z
         out[i, 2] = (n1 * s2 - n2 * s1) * x + (n2 * s0 - n0 * s2) * y + (n0 * s1 - n1 * s0) * z
-    return out
+
+
+@entry(Matrix, Vector)
+def nearest(points: Array, to: Array) -> int:
+    """Return the index of the point (n, 3) nearest to another one (3), 0 if its position is not finite."""
+    found, least = 0, np.inf
+    for k in range(len(points)):
+        x, y, z = points[k, 0] - to[0], points[k, 1] - to[1], points[k, 2] - to[2]
+        distance = np.sqrt(x * x + y * y + z * z)
+        if distance < least:
+            found, least = k, distance
+    return found
+
+
+@entry(Vector, Matrix, float, written(Flags))
+def mark_felt(gaps: Array, impulses: Array, margin: float, felt: Array) -> None:
+    """Mark contacts within a margin [m] and those with an impulse. gaps [m] (n); impulses (n, 3); felt: output (n)"""
+    for i in range(len(gaps)):
+        felt[i] = gaps[i] <= margin or impulses[i, 0] != 0.0 or impulses[i, 1] != 0.0 or impulses[i, 2] != 0.0
+
+
+@entry((Vector, Vector), (Vector, Vector, Vector))
+def largest_difference(inertial: tuple[Array, Array], forces: tuple[Array, Array, Array]) -> float:
+    """Return ‖a + b − (x + y + z)‖∞, NaN with a NaN. inertial: a, b; forces: x, y, z; each (n)"""
+    (a, b), (x, y, z), largest = inertial, forces, 0.0
+    for i in range(len(a)):
+        difference = abs(a[i] + b[i] - (x[i] + y[i] + z[i]))
+        if difference > largest or np.isnan(difference):
+            largest = difference
+    return largest
 
 
 MARGIN = 0.01  # contacts with a gap below this are reported and simulated [m]: the distance that a foot of 10 m/s moves in 1 ms
@@ -161,12 +187,13 @@ def step_of(
     problem: ForwardProblem, solution: ForwardSolution, touching: Touching, force_times: ForceTimes, seconds: float
 ) -> Step:
     """Return the result of a step from the engine's problem and solution."""
-    c, p, force = touching.contacts, np.ascontiguousarray(solution.p), np.empty(solution.p.shape)
+    c, p, (force, impulse) = touching.contacts, np.ascontiguousarray(solution.p), np.empty((2, *solution.p.shape))
+    world_impulses(p, c.tangents, c.normals, impulse)
     force[:, 0], force[:, 1:] = p[:, 2], p[:, :2]
     force /= problem.dt
     return Step(
         contacts=c,
-        impulse=world_impulses(p, c.tangents, c.normals),
+        impulse=impulse,
         force=force,
         status=solution.status,
         iterations=solution.iterations,

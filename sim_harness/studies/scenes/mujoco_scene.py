@@ -187,12 +187,13 @@ class SceneContent(Content[Scene, Step]):
 
     def result(self, ending: Ending, after: State) -> Step:
         scene, (q, v), contacts = self.bodies, (ending.before.q, ending.before.v), self.contacts
-        terms = scene.terms(q, v)
+        terms, p = scene.terms(q, v), np.empty(self._forces.shape)
+        along_contacts(ending.dt * self._forces, contacts.tangents, contacts.normals, p)
         force = scene.force(terms[2], ending.before, (ending.t, ending.dt)) + self._tied
         problem = forward_problem(scene.robot, terms, v, contacts, force, ending.dt, rows=scene.rows(q, terms[2]))
         solution = ForwardSolution(
             v_plus=scene.before(q, after),
-            p=along_contacts(ending.dt * self._forces, contacts.tangents, contacts.normals)[:, [1, 2, 0]],
+            p=p[:, [1, 2, 0]],
             status=ending.status,
             iterations=ending.iterations,
             dynamics=float("nan"),
