@@ -10,7 +10,7 @@ import numpy as np
 
 from idyn.model.robot import Robot
 from idyn.types import Array, ContactSet, Record
-from transport.protocol.codec import vector
+from transport.protocol.codec import vectors
 from transport.protocol.messages.state import TorqueMessage
 
 REFUSED, LAW = "refused: ", "law "
@@ -139,26 +139,23 @@ class TraceWriter:
         self._columns = {name: np.full((self._ticks, *size), np.nan) for name, size in sizes.items()}
         self._columns |= {name: np.zeros(self._ticks, dtype=np.int64) for name in ("mode", "status", "answer", "reason")}
 
-    def _set(self, **values: Any) -> None:
-        """Set columns of the present row."""
-        for name, value in values.items():
-            self._columns[name][self._row] = value
-
     def __len__(self) -> int:
         """Return the number of complete rows."""
         return self._row
 
     def state(self, t: float, q: Array, v: Array, wall: float) -> None:
         """Begin a row with the state at the beginning of the tick. wall: wall-clock time [s]"""
-        self._set(t=t, q=q, v=v, wall=wall)
+        row, c = self._row, self._columns
+        c["t"][row], c["q"][row], c["v"][row], c["wall"][row] = t, q, v, wall
 
     def command(self, tau: Array, mode: str, round_trip: float) -> None:
         """Set the applied torque (na), its mode, and the round trip of the reply [s], NaN without a reply."""
-        self._set(tau=tau, mode=self._modes.setdefault(mode, len(self._modes)), round_trip=round_trip)
+        row, c = self._row, self._columns
+        c["tau"][row], c["mode"][row], c["round_trip"][row] = tau, self._modes.setdefault(mode, len(self._modes)), round_trip
 
     def answer(self, origin: str) -> None:
         """Set what the server answered, see `Trace.answers`; without this call: nothing."""
-        self._set(answer=self._answers.setdefault(origin, len(self._answers)))
+        self._columns["answer"][self._row] = self._answers.setdefault(origin, len(self._answers))
 
     def refused(self, code: str, message: str) -> None:
         """Set that the server refused the state. Only the first message of each code is kept: they differ by numbers."""
@@ -169,21 +166,22 @@ class TraceWriter:
 
         Raises ProtocolError for a malformed reference.
         """
-        na = self._robot.na
+        na, row, c = self._robot.na, self._row, self._columns
         self.answer(TORQUE if reply.solver is None else LAW + reply.solver.path)
         if reply.ref is not None:
-            self._set(q_ref=to_robot(vector(reply.ref.q, na, "ref.q")), v_ref=to_robot(vector(reply.ref.v, na, "ref.v")))
+            q_ref, v_ref = vectors((reply.ref.q, na, "ref.q"), (reply.ref.v, na, "ref.v")).reshape(2, na)
+            c["q_ref"][row], c["v_ref"][row] = to_robot(q_ref), to_robot(v_ref)
         if reply.solver is not None:
-            self._set(solve_time=reply.solver.time_us * 1e-6)
+            c["solve_time"][row] = reply.solver.time_us * 1e-6
         if reply.reality is not None:
             parts = reply.reality.motion, reply.reality.force
-            self._set(mismatch=[np.nan if part is None else part for part in parts])
+            c["mismatch"][row] = [np.nan if part is None else part for part in parts]
         for force in reply.contact_force:
             self.predicted(force.frame, (force.fn, force.ft1, force.ft2))
         if reply.status != "ok":
             text = f"{reply.status}: {reply.message}"
             found = self._kinds.setdefault(self._varying.sub("", text), len(self._kinds))
-            self._set(reason=found)
+            c["reason"][row] = found
             if found == len(self._reasons):
                 self._reasons.append(text)
 
@@ -195,15 +193,17 @@ class TraceWriter:
 
     def world(self, contacts: ContactSet, beside: Array | float) -> None:
         """Set the friction of the world's contacts, and the normal forces that act beside them, see `Trace.beside` [N] (n)."""
-        places = [self._column[key] for key in contacts.keys]
-        self._set(beside=0.0)
-        self._columns["beside"][self._row, places], self._columns["mu"][self._row, places] = beside, contacts.mu
+        places, row, c = self._columns_of(contacts.keys), self._row, self._columns
+        c["beside"][row] = 0.0
+        c["beside"][row][places], c["mu"][row][places] = beside, contacts.mu
+
+    def _columns_of(self, keys: tuple[str, ...]) -> Array:
+        return np.array([self._column[key] for key in keys], dtype=np.int64)
 
     def simulated(self, keys: tuple[str, ...], forces: Array, status: int) -> None:
         """Set the simulated contact forces along n, t1, t2 [N] (len(keys), 3) and complete the row."""
-        for key, force in zip(keys, forces, strict=True):
-            self._columns["simulated"][self._row, self._column[key]] = force
-        self._set(status=status)
+        self._columns["simulated"][self._row][self._columns_of(keys)] = forces
+        self._columns["status"][self._row] = status
         self._row += 1
 
     def last(self) -> Row:

@@ -44,14 +44,14 @@ class Actuators:
 
     def __init__(self, settings: DriveSettings, robot: Robot, dt: float) -> None:
         """dt: period of the ticks [s]"""
-        self._limit = np.inf if np.isinf(settings.strength) else settings.strength * robot.limits.tau_max
+        self._limit = None if np.isinf(settings.strength) else settings.strength * robot.limits.tau_max
         self._share = 1.0 - float(np.exp(-2.0 * np.pi * settings.bandwidth * dt))
         self._quantum = settings.quantum
         self._lagged: Array | None = None
 
     def apply(self, command: Array) -> Array:
         """Return the applied torque of the next tick for a command [N·m] (na). The first command is applied without lag."""
-        tau = np.clip(command, -self._limit, self._limit)
+        tau = command if self._limit is None else np.clip(command, -self._limit, self._limit)
         if self._lagged is not None and self._share < 1.0:
             tau = self._lagged + self._share * (tau - self._lagged)
         self._lagged = tau
@@ -157,15 +157,11 @@ class FootSensors:
         """threshold: a foot switch closes above this mean normal force [N]"""
         self._report = report
         self._threshold = threshold
-        self._measured_forces: dict[str, bytes] | None = None  # force on each contact in the last step, world axes [N] (3)
-        self._closed: frozenset[str] = frozenset()
+        self._last: tuple[StepResult, float] | None = None  # the last step and its length [s]
 
     def record(self, result: StepResult, dt: float) -> None:
         """Record the forces of a step of length dt [s]."""
-        keys = result.contacts.keys
-        forces = result.impulse / dt
-        self._measured_forces = {key: force.tobytes() for key, force in zip(keys, forces, strict=True)}
-        self._closed = frozenset(key for key, f in zip(keys, result.normal_force, strict=True) if f > self._threshold)
+        self._last = result, dt
 
     def contacts(self, contacts: ContactSet) -> list[Contact] | None:
         """Return the contacts for a state message, None for the report 'geometry'. contacts: those of the world"""
@@ -173,14 +169,17 @@ class FootSensors:
             return None
         if self._report == "message":
             return self._measured(contacts)
-        if self._measured_forces is None:
-            closed = [key for key, gap in zip(contacts.keys, contacts.gaps, strict=True) if gap <= FIRST_GAP]
+        if self._last is None:
+            closed = {key for key, gap in zip(contacts.keys, contacts.gaps.tolist(), strict=True) if gap <= FIRST_GAP}
         else:
-            closed = [key for key in contacts.keys if key in self._closed]
-        return [Contact(frame=key) for key in closed]
+            keys, forces = self._last[0].contacts.keys, self._last[0].normal_force.tolist()
+            closed = {key for key, force in zip(keys, forces, strict=True) if force > self._threshold}
+        return [Contact(frame=key) for key in contacts.keys if key in closed]
 
     def _measured(self, c: ContactSet) -> list[Contact]:
-        forces = self._measured_forces or {}
+        result, dt = self._last or (None, 1.0)
+        felt = () if result is None else zip(result.contacts.keys, result.impulse / dt, strict=True)
+        forces = {key: force.tobytes() for key, force in felt}  # of the last step, world axes [N] (3)
         mu, gaps = c.mu.tolist(), c.gaps.tolist()
         return [
             Contact(

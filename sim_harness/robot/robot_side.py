@@ -343,10 +343,13 @@ class Losses:
         self._begins = -float(np.expm1(-settings.rate * dt))
         self._length, self._every = round(settings.length / dt), round(settings.every / dt)
         self._tick, self._at, self._left = 0, -1, 0
+        self._never = not (settings.probability or settings.rate or settings.every)
         self._rng = rng
 
     def next(self) -> bool:
-        """Return true when the message of this tick is lost. Always draws two random numbers."""
+        """Return true when the message of this tick is lost. Draws two random numbers, unless no message is ever lost."""
+        if self._never:
+            return False
         single, burst = self._rng.random(2)
         due = self._is_due(burst)
         if self._left == 0 and (due or burst < self._begins):

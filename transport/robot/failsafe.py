@@ -127,7 +127,7 @@ class Failsafe:
             self._last = fresh
         tau, mode = self._choose(now_ns, q, v, fresh)
         since, before = (now_ns, None) if self._sent is None else self._sent
-        angles, speeds = (np.ascontiguousarray(each, dtype=np.float64) for each in (q, v))
+        angles, speeds = np.ascontiguousarray(q, np.float64), np.ascontiguousarray(v, np.float64)
         tau, _, _ = self._gate.apply(tau, angles, speeds, before, (now_ns - since) * 1e-9)
         self._sent = now_ns, tau
         return tau, mode
