@@ -22,7 +22,7 @@ from controllers.planners.two_legs.beside import beside
 from controllers.robot.damping import carried_late, drive_gains
 from controllers.robot.kinematics import closing
 from controllers.settings import ControllerSettings
-from idyn.contact.contacts import contacts_from_geometry, contacts_of_places
+from idyn.contact.contacts import contacts_from_geometry, contacts_of_places, touching_ones
 from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
 from idyn.prediction.solve import workspace_for
@@ -165,31 +165,34 @@ class Controller:
         at: for a state, its kinematics are cached; `answer` uses them for the same state object
         touching: names of contact spheres. Exactly these become contacts, in this order; points and normals come from geometry,
             gaps are 0. None: all spheres within reach
+        Raises InputError for an unknown name.
         """
         if touching is None:
             q = self._placed.at(at) if isinstance(at, State) else at
             return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
-        keys = with_whole_soles(self.robot, touching) if self.settings.contact.whole_soles else tuple(touching)
-        if not isinstance(at, State):
-            return contacts_of_places(self.robot, at, self.terrain, keys, mu=self._mu)
-        found = self._placed.contacts(at)
-        if keys != found.keys:
-            found = found.take(np.array([found.keys.index(key) for key in keys], dtype=np.int64))
-        return msgspec.structs.replace(found, gaps=np.zeros(len(keys)))
+        if isinstance(at, State):
+            return self._touching(self._placed.contacts(at), tuple(touching))
+        keys = with_whole_soles(self.robot, touching) if self.settings.contact.whole_soles else touching
+        return contacts_of_places(self.robot, at, self.terrain, keys, mu=self._mu)
+
+    def _touching(self, found: ContactSet, keys: tuple[str, ...]) -> ContactSet:
+        """Return the contacts that touch when those with these keys do. found: all"""
+        return touching_ones(found, with_whole_soles(self.robot, keys) if self.settings.contact.whole_soles else keys)
 
     def believed(
         self, state: State, closed: tuple[str, ...], inputs: Inputs, forces: dict[str, float]
-    ) -> tuple[tuple[str, ...], str]:
-        """Return the contact spheres whose foot switches count as closed, and which switches contradict forces and kinematics,
-        '' without any.
+    ) -> tuple[ContactSet, str]:
+        """Return the contacts, as `contacts`, of the spheres whose foot switches count as closed, and which switches contradict
+        forces and kinematics, '' without any.
 
         closed: spheres with a closed switch; forces: sphere → sensed force [N]
         After a torque that did not reach the motors the joints tell nothing about held feet.
         """
-        robot, wanted, contacts = self.robot, self._wanted, self._placed.contacts(state)
+        robot, wanted, found = self.robot, self._wanted, self._placed.contacts(state)
         off = np.zeros(robot.na) if wanted is None else robot.joint_error(wanted, robot.joint_angles(state.q))
         since = inputs.dt, bool(inputs.follows) and wanted is not None, self._at_rest >= AT_REST
-        return self._switches.judge(contacts, closed, off, since, forces, inputs.lifted)
+        keys, problem = self._switches.judge(found, closed, off, since, forces, inputs.lifted)
+        return self._touching(found, keys), problem
 
     def step(self, state: State, contacts: ContactSet, inputs: Inputs) -> Command:
         """One tick: `answer`, then `settle`."""

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
 from idyn.contact.terrain import Planar, Plane, Terrain
-from idyn.errors import FrameNotFound, InputError
+from idyn.errors import FrameNotFound, InputError, nearest
 from idyn.library.kernels import compiled, entry
 from idyn.library.records import Cube, Indices, Matrix, Spans, Vector, written
 from idyn.model.robot import Robot
@@ -42,6 +43,7 @@ def contacts_of_places(
     and normals come from geometry, gaps are zero.
 
     mu: see `contacts_from_geometry`
+    Raises InputError for an unknown key.
     """
     keys = tuple(keys)
     places = robot.spheres.among(keys)
@@ -50,9 +52,17 @@ def contacts_of_places(
         contacts = _on_terrain(places, centres_of(robot, q, places), terrain, own)
     else:
         contacts = _all_contacts(robot, q, terrain, mu)
+    return touching_ones(contacts, keys)
+
+
+def touching_ones(contacts: ContactSet, keys: tuple[str, ...]) -> ContactSet:
+    """Return the contacts with these keys, in this order, with gaps of zero. Raises InputError for a key that none has."""
+    if keys != contacts.keys:
+        for key in keys:
+            if key not in contacts.keys:
+                raise InputError("contacts.frame", f"no contact place or pair named '{key}'{nearest(key, contacts.keys)}")
         contacts = contacts.take(np.array([contacts.keys.index(key) for key in keys], dtype=np.int64))
-    contacts.gaps.fill(0.0)
-    return contacts
+    return msgspec.structs.replace(contacts, gaps=np.zeros(len(keys)))
 
 
 def _all_contacts(robot: Robot, q: Array | Kinematics, terrain: Terrain, mu: Array | None) -> ContactSet:

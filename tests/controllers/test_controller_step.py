@@ -260,15 +260,24 @@ def test_kinematics_are_recomputed_when_the_state_was_modified():
     np.testing.assert_array_equal(c.step(state, contacts, TICK).tau, expected.tau)
 
 
+@every("of", ["q", "state"])
+def test_an_unknown_contact_is_refused_by_its_name(of):
+    c = controller("quadruped")
+    state = at_rest(c)
+    with pytest.raises(InputError, match=r"LF_FOT.*nearest: LF_FOOT") as refused:
+        c.contacts(state.q if of == "q" else state, ("RF_FOOT", "LF_FOT"))
+    assert refused.value.field == "contacts.frame"
+
+
 @every("broken", [7, 2, slice(None)])
 def test_a_state_with_nan_has_the_contacts_that_are_told_and_the_tick_damps(broken):
     c = controller("quadruped")
     c.step(at_rest(c), c.contacts(at_rest(c)), FIRST)
     state, keys = at_rest(c), c.robot.contact_names
     state.q[broken] = np.nan
-    assert c.believed(state, keys, TICK, {}) == (keys, "")
-    contacts = c.contacts(state, keys)
-    assert contacts.keys == keys
+    contacts, problem = c.believed(state, keys, TICK, {})
+    assert (contacts.keys, problem) == (keys, "")
+    assert c.contacts(state, keys).keys == keys
     command = c.step(state, contacts, TICK)
     assert command.mode in (Mode.DAMPING, Mode.FAULT)
     assert command.message

@@ -59,8 +59,8 @@ class SpringDamper:
 
     def believed(
         self, state: State, closed: tuple[str, ...], inputs: Inputs, forces: dict[str, float]
-    ) -> tuple[tuple[str, ...], str]:
-        return closed, ""
+    ) -> tuple[ContactSet, str]:
+        return self.contacts(state, closed), ""
 
     def settle(self) -> None: ...
 

@@ -32,10 +32,11 @@ class FootSwitches(Record, frozen=True):
         return msgspec.structs.replace(self, keys=keys, mu=None if mu is None else tuple(mu.get(key) for key in keys))
 
     def on(self, contacts: ContactSet) -> ContactSet:
-        """Return the controller's contacts for `keys`, with the friction coefficients that the client gave."""
+        """Return the controller's contacts, with the friction coefficients that the client gave for some of `keys`."""
         if self.mu is None:
             return contacts
-        given = np.array([own if mu is None else mu for mu, own in zip(self.mu, contacts.mu.tolist(), strict=True)])
+        mu = {key: mu for key, mu in zip(self.keys, self.mu, strict=True) if mu is not None}
+        given = np.array([mu.get(key, own) for key, own in zip(contacts.keys, contacts.mu.tolist(), strict=True)])
         return msgspec.structs.replace(contacts, mu=given)
 
 

@@ -184,9 +184,9 @@ class ControllerSlot:
             return self.controller.contacts(state)
         if not isinstance(given, FootSwitches):
             return given
-        keys, problem = self.controller.believed(state, given.keys, measured, given.forces)
+        contacts, problem = self.controller.believed(state, given.keys, measured, given.forces)
         measured.doubt = measured.doubt or problem
-        return given.changed(keys).on(self.controller.contacts(state, keys))
+        return given.on(contacts)
 
     def gate(self, measured: Measured, command: Command, limits: TorqueLimits) -> Passed:
         """Return the torques of a command, and their feed-forward part, within the limits.
