@@ -12,7 +12,7 @@ from idyn.types import Array
 from sim_harness.export.files import parquet
 from sim_harness.export.quantities import STATUSES
 from sim_harness.run.logs import REFUSED_STATE
-from transport.log.replay import Replayed, torque_of
+from transport.log.replay import Replayed
 from transport.protocol.codec import numbers
 
 
@@ -77,18 +77,17 @@ class TickFile:
 
     def add(self, exchange: Replayed) -> None:
         """Add a tick of the log."""
-        recorded, answer = exchange.recorded, torque_of(exchange.reply)
+        recorded, answer = exchange.recorded, exchange.answer
         assert recorded is not None  # a tick has a torque
         same = answer is not None and answer.tau == recorded.tau
-        force = recorded.normal_force
         tau = numbers(recorded.tau)
-        status, replayed_force = REFUSED_STATE, np.nan
+        status, force, replayed_force = REFUSED_STATE, recorded.normal_force, np.nan
         self._torques.append(tau)
         if answer is None:
             self._torques.append(np.full(len(tau), np.nan))
         else:
             status = answer.status
-            replayed_force = force if answer.contact_force == recorded.contact_force else answer.normal_force
+            replayed_force = answer.normal_force
             self._torques.append(tau if same else numbers(answer.tau))
         key = recorded.session, recorded.seq, recorded.t_robot
         self._rows.append((*key, STATUSES.index(status), same, replayed_force, force))

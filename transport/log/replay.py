@@ -4,12 +4,13 @@ import time
 from collections.abc import Callable, Iterator
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from controllers.build import controller_from_snapshot
+from controllers.command import Command
 from controllers.config.loading import parse
 from controllers.config.tables import merged
 from controllers.controller import Controller
@@ -21,12 +22,14 @@ from transport.log.recorder import Entry, LogError
 from transport.protocol.codec import numbers
 from transport.protocol.messages.base import Vector
 from transport.protocol.messages.state import ContactForce
+from transport.protocol.torque_gate import Passed
 from transport.server.process import steady
 from transport.server.reconfigure import ControllerBuilder
 from transport.server.service import Service
 from transport.server.settings import ServerSettings
 from transport.startup.warm_up import warm_up
 
+T = TypeVar("T")
 Build = Callable[[dict[str, Any]], Controller]
 
 OTHER_TORQUES = {"alarms": {"motor": inf, "roughness_stop": inf, "reality_stop": inf}}
@@ -35,18 +38,17 @@ torques that oscillate or are at their limits, stop it."""
 
 
 class Replayed(msgspec.Struct, frozen=True, gc=False):
-    """A request of a log that was answered, with both replies."""
+    """A request of a log that was answered, with the torques of both replies, None for other messages."""
 
     entry: Entry
-    # the torque of the log; None if its reply was another message. A tick (`entry.answered`) always has one
-    recorded: "Torque | None"
-    reply: bytes  # of the replay
+    recorded: "Torque | None"  # of the log. A tick (`entry.answered`) always has one
+    answer: "Answered | None"  # of the replay
 
 
 def replayed(
     reader: LogReader, *, law: str | None = None, selection: str | None = None, build: Build = controller_from_snapshot
 ) -> Iterator[Replayed]:
-    """Send the requests of a log to a new service, and return an iterator over them with both replies.
+    """Send the requests of a log to a new service, and return an iterator over them with both torques.
 
     law, selection, build: as for `replay`. With another law or selection no alarm about torques stops the robot
     Raises LogError and ConfigError for the settings at once, and LogError at a recorded reply that is malformed.
@@ -63,23 +65,23 @@ def _exchanges(reader: LogReader, service: Service, now: "_Clock") -> Iterator[R
         if not entry.reply:
             service.overtaken(entry.identity, entry.request, entry.t_recv_ns)
             continue
-        recorded = torque_of(entry.reply)
+        recorded = _decoded(_TORQUE, entry.reply)
         if recorded is None and entry.answered:
             raise LogError(f"{reader.path}: tick {ticks}: expected a torque as the recorded reply, got another message")
         now.t_ns = entry.t_recv_ns if recorded is None else recorded.t_send
         now.step_ns = 0 if recorded is None or recorded.solver is None else round(recorded.solver.time_us * 1e3)
-        yield Replayed(entry, recorded, service.handle(entry.identity, entry.request, entry.t_recv_ns).reply)
+        reply = service.handle(entry.identity, entry.request, entry.t_recv_ns).reply
+        yield Replayed(entry, recorded, _decoded(_ANSWERED, reply))
 
 
 class _Solver(msgspec.Struct, gc=False):
-    """The fields of `Solver` that are compared, and that decide on commanded tasks."""
+    """The duration of the step, which decides on commanded tasks."""
 
-    rung: str
     time_us: float = 0.0
 
 
 class Torque(msgspec.Struct, tag_field="t", tag="torque", gc=False, kw_only=True):
-    """The fields of a torque message that are compared. Contact forces are decoded only when they are asked for."""
+    """The fields of a recorded torque message that are compared. Contact forces are decoded only when they are asked for."""
 
     session: int
     seq: int
@@ -87,7 +89,6 @@ class Torque(msgspec.Struct, tag_field="t", tag="torque", gc=False, kw_only=True
     t_send: int
     solver: _Solver | None = None
     tau: Vector
-    status: str
     contact_force: msgspec.Raw
 
     @property
@@ -96,14 +97,41 @@ class Torque(msgspec.Struct, tag_field="t", tag="torque", gc=False, kw_only=True
         return sum(contact.fn for contact in _FORCES.decode(self.contact_force))
 
 
-_TORQUE = msgspec.msgpack.Decoder(Torque)
+class Answered(msgspec.Struct, tag_field="t", tag="torque", gc=False):
+    """What a replay makes of a torque message: the fields that are compared, and those that the service reads."""
+
+    seq: int
+    t_send: int
+    deadline_met: bool
+    message: str
+    status: str
+    tau: bytes
+    impulses: bytes  # predicted contact impulses (3n) [N·s]
+    dt: float  # of the prediction [s]
+
+    @property
+    def normal_force(self) -> float:
+        """Sum of the predicted normal forces [N]."""
+        return sum(impulse / self.dt for impulse in numbers(self.impulses)[2::3].tolist())
+
+
+def _answered(
+    accepted: Any, command: Command, passed: Passed, note: str, times: tuple[int, int, int], *, in_time: bool, warm: bool
+) -> Answered:
+    """Return the reply to an accepted state. Arguments: as of `torque_message`"""
+    made, tau = command.prediction, accepted.session.agreement.joints.torques_on_wire(passed.tau)
+    impulses, dt = (b"", 1.0) if made is None else (made.p.tobytes(), made.dt)
+    return Answered(accepted.message.seq, times[1], in_time, note, command.mode, tau, impulses, dt)
+
+
+_TORQUE, _ANSWERED = msgspec.msgpack.Decoder(Torque), msgspec.msgpack.Decoder(Answered)
 _FORCES = msgspec.msgpack.Decoder(list[ContactForce])
 
 
-def torque_of(reply: bytes) -> Torque | None:
+def _decoded(decoder: "msgspec.msgpack.Decoder[T]", reply: bytes) -> T | None:
     """Decode a torque message. Return None for any other message."""
     try:
-        return _TORQUE.decode(reply)
+        return decoder.decode(reply)
     except msgspec.DecodeError:
         return None
 
@@ -131,7 +159,8 @@ def _service(reader: LogReader, build: Build, now: _Clock, *, changes: dict[str,
     shadow = build(snapshot) if settings.shadow else None
     controller = build(snapshot)
     warm_up(controller, settings)  # as the server does at its start
-    return Service(controller, settings, shadow=shadow, clock=now, builder=ControllerBuilder(build, in_thread=False))
+    builder = ControllerBuilder(build, in_thread=False)
+    return Service(controller, settings, shadow=shadow, clock=now, builder=builder, make_reply=_answered)
 
 
 TICKS_AT_ONCE = 100  # ticks between two calls of `progress`
@@ -232,22 +261,21 @@ class _Tally:
     def __init__(self) -> None:
         self.ticks = self.identical = 0
         self.first_difference: int | None = None
-        self._compared: list[tuple[int, int, Vector, Vector]] = []  # session, t_robot, recorded τ, replayed τ
+        self._compared: list[tuple[int, int, Vector, bytes]] = []  # session, t_robot, recorded τ, replayed τ
         self._force_sum = 0.0
 
     def note(self, exchange: Replayed) -> None:
-        recorded = exchange.recorded
+        recorded, answer = exchange.recorded, exchange.answer
         if recorded is None or not exchange.entry.answered:
             return
         self.ticks += 1
-        answer = torque_of(exchange.reply)
         same = answer is not None and answer.tau == recorded.tau
         self.identical += same
         if not same and self.first_difference is None:
             self.first_difference = recorded.seq
         if answer is not None:
             self._compared.append((recorded.session, recorded.t_robot, recorded.tau, answer.tau))
-            if answer.contact_force != recorded.contact_force:
+            if not same:  # in the same state other forces need other torques
                 self._force_sum += abs(answer.normal_force - recorded.normal_force)
 
     @property

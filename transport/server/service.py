@@ -6,6 +6,7 @@ It is deterministic: the same bytes at the same times give the same torques bit 
 import logging
 from collections.abc import Callable
 from time import monotonic_ns
+from typing import Any
 
 import msgspec
 
@@ -119,16 +120,18 @@ class Service:
         clock: Callable[[], int] = monotonic_ns,
         recorder: Recorder | None = None,
         builder: ControllerBuilder | None = None,
+        make_reply: Callable[..., Any] = torque_message,
     ) -> None:
         """
         shadow: a second controller, for a shadow client
         clock: server's clock [ns], used only for times in replies
         builder: builds controllers for `config_set`; None: the settings are fixed
+        make_reply: makes the answer to a state, as `torque_message`; a replay's has fewer fields
         """
         self._settings = settings
         self._clock = clock
         self._recorder = recorder
-        self._builder = builder
+        self._builder, self._make_reply = builder, make_reply
         self._own = controller.snapshot()["settings"]
         self._deadline_ns = round(settings.deadline_us * 1e3)
         self.timings = Timings()
@@ -270,7 +273,7 @@ class Service:
         note = "; ".join(filter(None, notes)) if any(notes) else ""
         t_send = self._clock()
         times, in_time = (arrival.now_ns, t_send, t_send - begin), t_send - arrival.now_ns <= self._deadline_ns
-        reply = torque_message(accepted, command, passed, note, times, in_time=in_time, warm=slot.last_tau is not None)
+        reply = self._make_reply(accepted, command, passed, note, times, in_time=in_time, warm=slot.last_tau is not None)
         decision = Decision(
             accepted=accepted, contacts=contacts, command=command, tau=passed.tau, reply=reply, step_ns=t_send - begin
         )
