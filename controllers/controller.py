@@ -129,6 +129,7 @@ class Controller:
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         find = partial(contacts_from_geometry, robot, terrain=self.terrain, margin=np.inf, mu=self._mu)
         self._placed = Placed(robot, find, stance, np.zeros(robot.nv))
+        self._told: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # the last places that touch, as told and with whole soles
         self._adjusts = bool(robot.closures.keys) or settings.speed_memory > 0.0
         self._drive = drive_gains(settings.drive, robot, stance, self._grip.joints)
         self.estimator()  # it raises for a robot that it cannot estimate
@@ -177,7 +178,9 @@ class Controller:
 
     def _touching(self, found: ContactSet, keys: tuple[str, ...]) -> ContactSet:
         """Return the contacts that touch when those with these keys do. found: all"""
-        return touching_ones(found, with_whole_soles(self.robot, keys) if self.settings.contact.whole_soles else keys)
+        if keys != self._told[0]:  # switches seldom change
+            self._told = keys, with_whole_soles(self.robot, keys) if self.settings.contact.whole_soles else keys
+        return touching_ones(found, self._told[1])
 
     def believed(
         self, state: State, closed: tuple[str, ...], inputs: Inputs, forces: dict[str, float]

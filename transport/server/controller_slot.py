@@ -7,7 +7,6 @@ from controllers.controller import Controller
 from controllers.estimation.estimator import Estimate
 from controllers.monitor.safety import SafetySettings, torque_rates
 from idyn.model.robot import Robot
-from idyn.tasks import TaskOutcome
 from idyn.types import Array, ContactSet, Prediction, Record
 from transport.protocol.contact_input import FootSwitches
 from transport.protocol.joint_map import BASE_Q, BASE_V
@@ -77,7 +76,7 @@ def torque_message(
         kd,
         list(command.missing),
         reality,
-        list(map(_task, command.outcomes)),
+        [wire.TaskReport(each.name, each.level, each.met, each.missed) for each in command.outcomes],
         passed.ff_changed,
         None if wanted is None or wanted.pose is None else wanted.pose.tolist(),
         None if measured.estimate is None else _estimate(measured.estimate, session.agreement.robot),
@@ -112,10 +111,6 @@ def tick_message(robot: Robot, decision: Decision | None) -> Tick:
         status=decision.command.mode.value,
         message=decision.reply.message,
     )
-
-
-def _task(outcome: TaskOutcome) -> wire.TaskReport:
-    return wire.TaskReport(name=outcome.name, level=outcome.level, met=outcome.met, missing=outcome.missed)
 
 
 def _contact_forces(prediction: Prediction) -> list[wire.ContactForce]:
