@@ -22,7 +22,7 @@ from controllers.planners.two_legs.beside import beside
 from controllers.robot.damping import carried_late, drive_gains
 from controllers.robot.kinematics import closing
 from controllers.settings import ControllerSettings
-from idyn.contact.contacts import contacts_from_geometry, contacts_of_places, touching_ones
+from idyn.contact.contacts import contacts_from_geometry, touching_ones
 from idyn.errors import ConfigError, InputError
 from idyn.model.robot import Robot
 from idyn.prediction.solve import workspace_for
@@ -106,7 +106,7 @@ class Controller:
         self.settings, self.robot, self.stance = settings, robot, stance
         contact, period = settings.contact, settings.period
         self.terrain = contact.terrain.build(contact.ground)
-        self._mu = None if contact.mu is None else np.full(len(robot.contact_names), contact.mu)
+        mu = None if contact.mu is None else np.full(len(robot.contact_names), contact.mu)
         self._source = contact.source.build(robot, contact.margin, settings.ground.build(), period)
         self._grip, self._grips = settings.grip.build(robot) if settings.grip else Grip(robot), settings.grip is not None
         law = partial(make_feedforward, settings, grip=self._grip)
@@ -127,8 +127,8 @@ class Controller:
         carried[:, [name in self._grip.pressing for name in robot.joint_names]] = 0.0  # `_grip` moves these joints
         self._torque_feedback = JointFeedback(settings.torque_feedback, robot, carried)
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
-        find = partial(contacts_from_geometry, robot, terrain=self.terrain, margin=np.inf, mu=self._mu)
-        self._placed = Placed(robot, find, stance, np.zeros(robot.nv))
+        self._find = partial(contacts_from_geometry, robot, terrain=self.terrain, margin=np.inf, mu=mu)
+        self._placed = Placed(robot, self._find, stance, np.zeros(robot.nv))
         self._told: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # the last places that touch, as told and with whole soles
         self._adjusts = bool(robot.closures.keys) or settings.speed_memory > 0.0
         self._drive = drive_gains(settings.drive, robot, stance, self._grip.joints)
@@ -168,13 +168,8 @@ class Controller:
             gaps are 0. None: all spheres within reach
         Raises InputError for an unknown name.
         """
-        if touching is None:
-            q = self._placed.at(at) if isinstance(at, State) else at
-            return contacts_from_geometry(self.robot, q, self.terrain, margin=self._source.reach, mu=self._mu)
-        if isinstance(at, State):
-            return self._touching(self._placed.contacts(at), tuple(touching))
-        keys = with_whole_soles(self.robot, touching) if self.settings.contact.whole_soles else touching
-        return contacts_of_places(self.robot, at, self.terrain, keys, mu=self._mu)
+        found = self._placed.contacts(at) if isinstance(at, State) else self._find(at)
+        return found.within(self._source.reach) if touching is None else self._touching(found, tuple(touching))
 
     def _touching(self, found: ContactSet, keys: tuple[str, ...]) -> ContactSet:
         """Return the contacts that touch when those with these keys do. found: all"""

@@ -75,7 +75,8 @@ class StateReader:
         self._agreement, self._robot, self._joints = agreement, robot, joints
         self._one_axis_each = bool((robot.tree.q_index >= 0).all())
         self._ends = robot.nq, robot.nq + robot.nv
-        self._switches = list[wire.Contact](), FootSwitches(keys=(), mu=None)  # the last ones, as sent and as read
+        nothing: tuple[list[wire.Contact], ContactSet | FootSwitches, Array | None] = [], FootSwitches(keys=(), mu=None), None
+        self._reported = nothing  # the last contacts, as sent and as read
         self._sent = np.zeros(robot.nq + robot.nv + robot.na)
         free = (0, 0) if agreement.estimator is None else (BASE_Q, BASE_V)  # numbers of the base, which are not sent
         self._sent[BASE_Q - 1 : free[0]] = 1.0  # then its attitude is level
@@ -103,7 +104,9 @@ class StateReader:
         measured = self.motion(message.q, message.vel, message.tau_applied)
         measured.imu, measured.voltage = imu, message.volt
         if message.contacts is not None:
-            measured.contacts, measured.sensed_force = self._contacts_of(message.contacts)
+            if message.contacts != self._reported[0]:  # switches seldom change
+                self._reported = message.contacts, *read_contacts(message.contacts, agreement)
+            measured.contacts, measured.sensed_force = self._reported[1:]
         if message.ref is not None:
             measured.reference = _reference(message.ref, agreement)
         if message.tau_meas is not None:
@@ -115,15 +118,6 @@ class StateReader:
         if message.f_ext is not None:
             measured.applied = external_force(message.f_ext, self._robot, measured.state.q)
         return measured
-
-    def _contacts_of(self, sent: list[wire.Contact]) -> tuple[ContactSet | FootSwitches, Array | None]:
-        """Return `read_contacts`. Switches without forces seldom change."""
-        if sent == self._switches[0]:
-            return self._switches[1], None
-        found, sensed = read_contacts(sent, self._agreement)
-        if sensed is None and isinstance(found, FootSwitches):
-            self._switches = sent, found
-        return found, sensed
 
     def motion(self, q: WireVector, vel: WireVector, tau_applied: WireVector | None = None) -> Measured:
         """Check and convert q, vel and tau_applied. Raises ProtocolError with the first invalid field."""
