@@ -649,10 +649,8 @@ def test_the_schedule_and_the_tasks_follow_the_phases() -> None:
             swung |= frames
             assert not any(label.startswith("load") for label in tasks)
         else:
-            (less,) = [
-                float(task.normal) for label, task in tasks.items() if label.startswith("load")
-            ]  # the rest is the other foot's
-            assert 0.0 <= less <= 0.5 * robot.weight
+            ((less,),) = [task.normal for label, task in tasks.items() if label.startswith("load")]
+            assert 0.0 <= less <= 0.5 * robot.weight  # the rest is the other foot's
     assert len(swung) == 2
 
 
