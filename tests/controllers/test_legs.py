@@ -35,11 +35,11 @@ from controllers.planners.two_legs.feet import (
     point,
     pose_of,
 )
+from controllers.planners.two_legs.settings import StepSettings
 from controllers.planners.two_legs.steps import (
     NONE,
     PARTS,
     Steps,
-    StepSettings,
     Velocity,
     abreast,
     advance,
@@ -621,6 +621,11 @@ def test_commands_and_refused_steering() -> None:
         gait.check(Steering(gait=GaitChange(pattern="trot")))
     with pytest.raises(InputError, match="height"):
         gait.check(Steering(height=0.01))
+    gait.check(Steering(velocity=np.array([0.44, 0.0, 0.0])))
+    with pytest.raises(InputError, match=r"at most 0\.45 m/s"):
+        gait.check(Steering(velocity=np.array([-0.5, 0.0, 0.0])))
+    with pytest.raises(ConfigError, match=r"commands\[1\]\[1\]: expected at most 0\.45 m/s, steps of 0\.9 times"):
+        TwoLegsSettings(commands=((1.0, 0.4, 0.0, 0.0), (1.0, 0.5, 0.0, 0.0))).build(robot, stance, 0.002)
     edges = robot.variant(contact=tuple(place for k, place in enumerate(robot.description.contact) if k % 4 < 2))  # across
     with pytest.raises(InputError, match="velocity"):
         TwoLegsSettings().build(edges, stance, 0.002).check(Steering(velocity=(0.1, 0.0, 0.0)))

@@ -21,11 +21,10 @@ from controllers.contact.ground import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory, smooth_step
 from controllers.planners.two_legs.beside import check_beside, legs_of
 from controllers.planners.two_legs.feet import Feet, feet_of, fill_corners, measure, nearest_inside, point, pose_of
+from controllers.planners.two_legs.settings import BalanceSettings, StepSettings
 from controllers.planners.two_legs.steps import (
     NONE,
-    BalanceSettings,
     Steps,
-    StepSettings,
     Velocity,
     advance,
     reference,
@@ -189,6 +188,9 @@ class TwoLegs(Trajectory):
         self._walks = not any(foot.edge and foot.along for foot in feet)
         if (settings.commands or settings.march) and not self._walks:
             raise ConfigError("reference.commands", "expected none: on soles without length the robot does not walk")
+        for k, (_, forward, _, _) in enumerate(settings.commands):
+            if problem := settings.step.beyond(forward):
+                raise ConfigError(f"reference.commands[{k}][1]", problem)
         half = zip(*(foot.half for foot in feet), strict=True)
         length, side = (max(ANKLE * (min(each) - balance.margin), 0.0) for each in half)
         targets = Targets(robot, feet, ground + height)
@@ -216,6 +218,8 @@ class TwoLegs(Trajectory):
             raise InputError("height" if steering.height is not None else "attitude", "the gait of two legs keeps its own")
         if steering.velocity is not None and np.any(steering.velocity) and not self._walks:
             raise InputError("velocity", "expected zero: on soles without length it stands and does not walk")
+        if steering.velocity is not None and (problem := self._settings.step.beyond(steering.velocity[0])):
+            raise InputError("velocity[0]", problem)
         check_beside(self._robot, tasks or TaskStack())
 
     def steer(self, steering: Steering) -> None:
