@@ -278,6 +278,24 @@ def test_the_centre_of_pressure_of_a_sole_is_where_it_is_asked():
     np.testing.assert_allclose(normal @ contacts.points[rows] / normal.sum(), point, atol=1e-6)
 
 
+def test_a_stack_that_is_passed_again_follows_its_contacts_and_its_arrays():
+    """The same tasks with the contacts in another order, then with fewer, and with loads that change in place."""
+    robot, state, contacts, _ = near_stance("go2")
+    load, push = np.array([30.0]), np.array([5.0, -3.0, 60.0])
+    loads = ForceTask(contacts="FL_foot", normal=load), ForceTask(contacts=("RR_foot",), force=push)
+    tasks, seen = [base_task(robot, state, level=1), *loads], []
+    for rows in ([0, 1, 2, 3], [3, 1, 0, 2], [2, 3, 0, 1], [0, 1, 3]):
+        given = contacts.take(np.array(rows))
+        found = solve(robot, state, given, tasks).prediction
+        normal, forces = dict(zip(given.keys, found.normal_force, strict=True)), dict(zip(given.keys, found.force, strict=True))
+        assert abs(normal["FL_foot"] - load[0]) < 1e-3
+        np.testing.assert_allclose(forces["RR_foot"], push, atol=1e-3)
+        seen.append(found.tau)
+        load += 2.0
+        push -= 1.0
+    assert all(np.abs(one - other).max() > 0.01 for one, other in zip(seen, seen[1:], strict=False))
+
+
 def test_forces_and_motions_that_contacts_cannot_give_are_named():
     robot, state, contacts, _ = near_stance("go2")
     tasks = [base_task(robot, state), ForceTask(contacts=contacts.keys, normal=2 * robot.weight, level=1)]
@@ -503,7 +521,11 @@ def test_forces_under_which_a_contact_closes_that_shall_open_are_refused():
     ("inertia", [AngularMomentumTask(inertia=0.0)], {}),
     ("contacts", [ForceTask(contacts="nose", normal=1.0)], {}),
     ("normal", [ForceTask(contacts="FL_foot")], {}),
+    ("contacts", [ForceTask(contacts=(), normal=1.0)], {}),
+    ("normal", [ForceTask(contacts="FL_foot", normal=1.0, force=np.zeros(3))], {}),
+    ("normal", [ForceTask(contacts="FL_foot", normal=np.nan)], {}),
     ("force", [ForceTask(contacts="FL_foot", force=[1.0, np.inf, 0.0])], {}),
+    ("point", [CenterOfPressureTask(contacts=["FL_foot"], point=np.zeros(2))], {}),
     ("weight", [ComTask(weight=[1.0, 2.0])], {}),
     ("modes.nose", [ComTask()], {"modes": {"nose": "open"}}),
 )
