@@ -155,7 +155,7 @@ class Robot:
         self.own_ends, self.own_slope = np.zeros((len(self.closures.keys), 2, 3)), np.zeros((self.nv, self.nv))
         self._placements, self.placements = tree.placements_of(data), tree.placements_of(self._placed)
         self._placed_parts, self._base = tree.parts(self.placements), self._placements[1, 9:].data
-        self.origin, self.far = np.zeros(3), False
+        self.origin, self.far, self._place = np.zeros(3), False, b""
         self.current: Kinematics | None = None
 
     def joint_of_frame(self, name: str) -> int:
@@ -176,8 +176,11 @@ class Robot:
 
     def compute(self, q: Array, v: Array) -> None:
         """The kinematics stage: compute Pinocchio's terms at (q, v) into the robot's buffers, axes and ends about `origin`."""
-        self.current = None
-        pin.crba(self._model, self._data, q, WORLD)
+        self.current, place = None, np.asarray(q).tobytes()
+        if self.far or place != self._place:  # else M, axes and placements are known: another velocity only
+            self._place = b""
+            pin.crba(self._model, self._data, q, WORLD)
+            self._place = place
         pin.nonLinearEffects(self._model, self._data, q, v)
         if self._gyration:
             self.own_terms.h[:3] += self._gyration * np.cross(v[3:6], v[:3])

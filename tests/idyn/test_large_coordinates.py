@@ -96,6 +96,19 @@ def test_the_terms_of_the_caller_are_accepted_and_stay():
         np.testing.assert_array_equal(each, kept)
 
 
+@every("name", first_is_fast(["go2", "fivebar", "g1"]))
+def test_terms_do_not_depend_on_those_before(name):
+    """At the same place with another velocity, at one that changed in place, far away and back; against a new robot."""
+    robot, state, _, _ = tick(name)
+    q, rng = state.q.copy(), np.random.default_rng(1)
+    for place, bend in ((0, 0.0), (0, 0.0), (0, 0.1), (1, 0.0), (1, 0.0), (1, 0.1), (0, 0.0), (0, 0.0)):
+        q[:3], q[-1] = state.q[:3] + place * UTM, state.q[-1] + bend
+        v = rng.normal(size=robot.nv)
+        at, fresh = robot.terms(q, v), robot.twin().terms(q.copy(), v)
+        for field in ("M", "h", "axes", "placements", "ends"):
+            np.testing.assert_array_equal(getattr(at, field), getattr(fresh, field))
+
+
 @every("wrong", [np.nan, np.inf])
 def test_coordinates_that_are_not_finite_are_refused(wrong):
     robot, state, contacts, q_ddot = tick()

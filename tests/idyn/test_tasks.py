@@ -1,6 +1,7 @@
 """`predict_tasks`: tasks are met where contacts and limits permit it; else their errors are the least, and explained."""
 
 from collections import Counter
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -293,7 +294,7 @@ def test_a_stack_that_is_passed_again_follows_its_contacts_and_its_arrays():
         seen.append(found.tau)
         load += 2.0
         push -= 1.0
-    assert all(np.abs(one - other).max() > 0.01 for one, other in zip(seen, seen[1:], strict=False))
+    assert all(np.abs(one - other).max() > 0.01 for one, other in pairwise(seen))
 
 
 def test_forces_and_motions_that_contacts_cannot_give_are_named():
