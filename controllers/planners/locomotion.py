@@ -19,12 +19,11 @@ from controllers.command import Reference, Schedule, Steering
 from controllers.contact.ground import Known, StandingPlane
 from controllers.planners.gait import GaitSettings, commanded
 from controllers.planners.legs import Legs
-from controllers.planners.path import Path, PathSettings
+from controllers.planners.path import Path, PathSettings, turned
 from controllers.planners.plan import HALTS, HOLDS, Plan
 from controllers.planners.pose import BasePose, PoseSettings, Reach, check_pose
 from controllers.planners.slope import Slope as PlannedSlope
 from controllers.planners.steps import follow, restart
-from controllers.planners.two_legs.feet import turned
 from controllers.robot.kinematics import contact_places
 from idyn.contact.terrain import Flat, Slope, Terrain, heights_below
 from idyn.errors import InputError

@@ -10,11 +10,10 @@ import numpy as np
 from controllers.config.loading import Positive, Settings
 from controllers.config.tables import within
 from controllers.planners.gait import GaitSettings
-from controllers.planners.path import Path, PathSettings, command, corrected
+from controllers.planners.path import Path, PathSettings, command, corrected, turned
 from controllers.planners.plan import GRAVITY
 from controllers.planners.rigid_body import STATE, Body, Horizon, Weights, planned_motion
 from controllers.planners.steps import from_hip
-from controllers.planners.two_legs.feet import turned
 from controllers.planners.two_legs.swing import ANY, Swing, aim, lift, move
 from controllers.planners.two_legs.tasks import BASE
 from controllers.robot.kinematics import contact_places

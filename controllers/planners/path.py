@@ -75,6 +75,12 @@ class Path(ArrayRecord):
         self.progress[:], self.steering[:], self.trim[:] = 0, 0.0, 0.0
 
 
+def turned(yaw: float) -> Array:
+    """Return the rotation by an angle in the plane (2, 2)."""
+    c, s = np.cos(yaw), np.sin(yaw)
+    return np.array([[c, -s], [s, c]])
+
+
 @entry(Path, float, (float,) * 3)
 def command(path: Path, t: float, pose: Triple) -> Triple:
     """Return the base velocity forward, left [m/s] and turn [rad/s] at time t [s].

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from controllers.planners.path import turned
 from controllers.planners.plan import GRAVITY
-from controllers.planners.two_legs.feet import about_z
 from idyn.solvers.qp import solve_qp
 from idyn.types import Array
 
@@ -108,7 +108,8 @@ def _advance_rows(x: Array, yaw: float, T: float) -> Array:
 
 def _effect(body: Body, arms: Array, yaw: float, T: float) -> Array:
     """Return B (12, 3k) of k feet. arms: from the centre of mass to them, world axes [m] (k, 3)"""
-    R = about_z(yaw)
+    R = np.eye(3)
+    R[:2, :2] = turned(yaw)
     inverse, B = R @ np.linalg.inv(body.inertia) @ R.T, np.zeros((STATE, 3 * len(arms)))
     for i, (x, y, z) in enumerate(arms):
         turn = inverse @ np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])

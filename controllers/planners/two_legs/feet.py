@@ -145,19 +145,6 @@ def nearest_on_edge(half: Array, pose: Pose, place: complex) -> complex:
     return pose.place + line * along(line, place - pose.place).real
 
 
-def turned(yaw: float) -> Array:
-    """Return the rotation by an angle in the plane (2, 2)."""
-    c, s = np.cos(yaw), np.sin(yaw)
-    return np.array([[c, -s], [s, c]])
-
-
-def about_z(yaw: float) -> Array:
-    """Return the rotation about the vertical (3, 3)."""
-    R = np.eye(3)
-    R[:2, :2] = turned(yaw)
-    return R
-
-
 def feet_of(robot: Robot, stance: Array) -> tuple[Foot, Foot]:
     """Return the left and the right foot. Raises ConfigError unless the contact places are on two links.
 
