@@ -166,7 +166,7 @@ class Controller:
         at: for a state, its kinematics are cached; `answer` uses them for the same state object
         touching: names of contact spheres. Exactly these become contacts, in this order; points and normals come from geometry,
             gaps are 0. None: all spheres within reach
-        Raises InputError for an unknown name.
+        Raises InputError for an unknown name. The contacts of a state are kept with its kinematics: do not modify them.
         """
         found = self._placed.contacts(at) if isinstance(at, State) else self._find(at)
         return found.within(self._source.reach) if touching is None else self._touching(found, tuple(touching))

@@ -57,7 +57,7 @@ class ContactTask(Task, frozen=True, kw_only=True):
 class ForceTask(ContactTask, frozen=True, kw_only=True):
     """Sum of the forces of some contacts on their first bodies; exactly one of `normal` and `force` is given.
 
-    normal: sum of the normal forces [N]; force: sum of the forces in the world [N] (3)
+    normal: sum of the normal forces [N], a number or an array of one; force: sum of the forces in the world [N] (3)
     """
 
     normal: float | Numbers | None = None
@@ -93,6 +93,8 @@ class CenterOfPressureTask(ContactTask, frozen=True, kw_only=True):
         return 2
 
     def kind(self) -> int:
+        if self.point is None:
+            raise InputError("point", "expected 3 finite numbers, got None")
         return PRESSURE
 
     def targets(self, count: int) -> dict[str, int]:

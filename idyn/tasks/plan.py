@@ -1,6 +1,7 @@
 """A stack of tasks for kernels: which equations it has, where their numbers are, and its limits.
 
-A plan depends on the structure of a stack: kinds, frames, joints, levels, which targets there are. It is kept with the robot.
+A plan depends on the structure of a stack: kinds, frames, joints, numbers of contacts, levels, which targets there are. It is
+kept with the robot.
 Weights, gains and targets are read in every tick, from the users' arrays. For a stack that is passed again this is one copy,
 for another one of the same structure it takes some microseconds.
 """
@@ -107,7 +108,7 @@ class Plan(ArrayRecord):
     ends_of_forces: Indices
     rows: int  # numbers of equations: of motions, of forces
     pushes: int
-    filled: bool  # whether Python fills some of them
+    by_python: bool  # whether Python fills some of them
     # results of `idyn.tasks.tick`: numbers of the active limits (Q), their multipliers of each level (levels, Q), whether they
     # are named (Q)
     active: Indices
@@ -166,7 +167,7 @@ class Plan(ArrayRecord):
         self.put(active=np.zeros(most, np.int64), missed=np.zeros(most, np.bool_))
         self.put(multipliers=np.zeros((len(self.layout.levels), most)))
         self.none = np.zeros(0, np.int64), np.zeros((len(self.layout.levels), 0))
-        self.put(rows=rows, pushes=pushes, filled=None in structures)
+        self.put(rows=rows, pushes=pushes, by_python=None in structures)
         self.size = rows * (robot.nv + 3) + pushes * (3 * n + 3) + robot.nv + 3 * n
 
     def limit(self, robot: Robot, law: Law, limits: TaskLimits) -> None:

@@ -118,7 +118,7 @@ class TaskProblem:
             return None
         if values[0] >= 0:
             refuse(self.tasks, plan, values[0])
-        if plan.filled:
+        if plan.by_python:
             self._fill(TaskMotion(robot, at.q, at.v), results[1][0])
             values = solve_modes(method.finish, plan, bounds, results, limited)
         return self._solution(values, results)

@@ -16,16 +16,14 @@ Numbers = Array | Sequence[float]
 _FLOAT64 = np.dtype(np.float64)
 
 
-def sized(field: str, given: float | Numbers, size: int) -> Array:
-    """Return `size` finite numbers from an array or a single number. Raises InputError."""
+def sized(field: str, given: float | Numbers, size: int, *, one_for_all: bool = True) -> Array:
+    """Return `size` finite numbers from an array, or from a single number if one may stand for all. Raises InputError."""
     if type(given) is np.ndarray and given.dtype is _FLOAT64 and given.shape == (size,) and finite(given):
         return given
     array = numbers(field, given)
-    array = np.full(size, float(array)) if array.ndim == 0 else array
-    if array.shape != (size,):
-        raise InputError(field, f"expected {size} numbers, got shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise InputError(field, "expected finite numbers")
+    array = np.full(size, float(array)) if array.ndim == 0 and (one_for_all or size == 1) else array
+    if array.shape != (size,) or not np.isfinite(array).all():
+        raise InputError(field, f"expected {size} finite number{'s' * (size > 1)}, got {given!r:.100}")
     return array
 
 
@@ -106,7 +104,9 @@ def _numbers(given: list[Any]) -> Array | None:
 
 def checked_target(name: str, given: Any, size: int) -> Array:
     """Return a target as numbers (size). Raises InputError."""
-    return np.ascontiguousarray(rotation(name, given)).reshape(size) if name == "rotation" else sized(name, given, size)
+    if name == "rotation":
+        return np.ascontiguousarray(rotation(name, given)).reshape(size)
+    return sized(name, given, size, one_for_all=False)
 
 
 def roots_of(weight: float | Numbers, count: int) -> Array:

@@ -61,7 +61,7 @@ def run_tick(f: Finish, plan: Plan, given: Given, apart: Pair, results: Results,
     else:
         fill(plan.last, np.nan)
     malformed = begin(d, plan, bodies, found[0], modes[0])
-    if malformed >= 0 or plan.filled:
+    if malformed >= 0 or plan.by_python:
         return malformed, 0, 0, True, 0, 0, False
     return solve_modes(f, plan, apart, results, limited)
 

@@ -303,6 +303,7 @@ def test_each_algorithm_of_pinocchio_runs_once_per_configuration(monkeypatch, na
     inputs = Inputs(dt=controller.settings.period, tau_applied=np.zeros(controller.robot.na))
     for tick in range(40):
         state = at_rest(controller)
+        state.q[2] -= 1e-9 * tick  # another configuration in each tick
         if tick == 39:
             monkeypatch.setattr(idyn.model.robot, "pin", Counting())
         command = controller.step(state, controller.contacts(state), inputs)

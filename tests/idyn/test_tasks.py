@@ -526,7 +526,9 @@ def test_forces_under_which_a_contact_closes_that_shall_open_are_refused():
     ("normal", [ForceTask(contacts="FL_foot", normal=1.0, force=np.zeros(3))], {}),
     ("normal", [ForceTask(contacts="FL_foot", normal=np.nan)], {}),
     ("force", [ForceTask(contacts="FL_foot", force=[1.0, np.inf, 0.0])], {}),
+    ("force", [ForceTask(contacts="FL_foot", force=5.0)], {}),
     ("point", [CenterOfPressureTask(contacts=["FL_foot"], point=np.zeros(2))], {}),
+    ("point", [CenterOfPressureTask(contacts=["FL_foot"], point=None)], {}),
     ("weight", [ComTask(weight=[1.0, 2.0])], {}),
     ("modes.nose", [ComTask()], {"modes": {"nose": "open"}}),
 )

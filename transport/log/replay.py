@@ -275,8 +275,7 @@ class _Tally:
             self.first_difference = recorded.seq
         if answer is not None:
             self._compared.append((recorded.session, recorded.t_robot, recorded.tau, answer.tau))
-            if not same:  # in the same state other forces need other torques
-                self._force_sum += abs(answer.normal_force - recorded.normal_force)
+            self._force_sum += abs(answer.normal_force - recorded.normal_force)
 
     @property
     def robot_s(self) -> float:

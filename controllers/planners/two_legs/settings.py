@@ -23,11 +23,10 @@ class StepSettings(Settings, frozen=True):
     widest: Annotated[float, within(1, 3, "")] = 1.8
     acceleration: Positive = 0.3  # largest change of the commanded velocity [m/s², rad/s²]
 
-    def beyond(self, forward: float) -> str:
-        """Return why the steps are too short for a speed forwards or backwards [m/s], '' if they are not."""
-        most = RESERVE * self.longest / self.period
-        steps = f"steps of {RESERVE:g} times `longest` = {self.longest:g} m within `period` = {self.period:g} s"
-        return "" if abs(forward) <= most else f"expected at most {most:.3g} m/s, {steps}, got {forward:g}"
+    @property
+    def fastest(self) -> float:
+        """Return the largest speed forwards and backwards [m/s]."""
+        return RESERVE * self.longest / self.period
 
 
 class BalanceSettings(Settings, frozen=True):

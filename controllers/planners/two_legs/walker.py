@@ -189,8 +189,9 @@ class TwoLegs(Trajectory):
         if (settings.commands or settings.march) and not self._walks:
             raise ConfigError("reference.commands", "expected none: on soles without length the robot does not walk")
         for k, (_, forward, _, _) in enumerate(settings.commands):
-            if problem := settings.step.beyond(forward):
-                raise ConfigError(f"reference.commands[{k}][1]", problem)
+            if not abs(forward) <= settings.step.fastest:
+                most = f"{settings.step.fastest:.4g} m/s, which leaves steps of `step.longest` a reserve"
+                raise ConfigError(f"reference.commands[{k}][1]", f"expected at most {most}, got {forward:g}")
         half = zip(*(foot.half for foot in feet), strict=True)
         length, side = (max(ANKLE * (min(each) - balance.margin), 0.0) for each in half)
         targets = Targets(robot, feet, ground + height)
@@ -218,13 +219,13 @@ class TwoLegs(Trajectory):
             raise InputError("height" if steering.height is not None else "attitude", "the gait of two legs keeps its own")
         if steering.velocity is not None and np.any(steering.velocity) and not self._walks:
             raise InputError("velocity", "expected zero: on soles without length it stands and does not walk")
-        if steering.velocity is not None and (problem := self._settings.step.beyond(steering.velocity[0])):
-            raise InputError("velocity[0]", problem)
         check_beside(self._robot, tasks or TaskStack())
 
     def steer(self, steering: Steering) -> None:
+        """A velocity forwards or backwards beyond `StepSettings.fastest` is followed at that speed."""
         if steering.velocity is not None:
-            self._commanded = tuple(np.array(steering.velocity, np.float64).tolist())
+            most, (forward, left, turn) = self._settings.step.fastest, np.array(steering.velocity, np.float64).tolist()
+            self._commanded = min(max(forward, -most), most), left, turn
 
     def _wanted(self, t: float) -> tuple[float, ...]:
         """Return the commanded velocity at time t [s]: forward, left [m/s], turn [rad/s]."""

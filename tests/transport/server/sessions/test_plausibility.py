@@ -13,7 +13,7 @@ from wire import expect
 
 from controllers.estimation.estimator import Estimator
 from controllers.estimation.memory import EstimatorSettings
-from idyn import ConnectionFailed, Robot
+from idyn import ConnectionFailed, Flat, Robot, contacts_of_places, load_robot
 from transport.protocol.contact_input import FootSwitches
 from transport.protocol.messages.base import Code, ErrorMessage
 from transport.protocol.messages.requests import Base, ClientKind, Reset, ResetAck
@@ -178,6 +178,13 @@ def test_a_switch_that_is_quiet_again_counts_as_it_is_and_friction_is_kept():
     closed = dict(zip(switches.keys, switches.mu, strict=True))
     assert closed["B"] == 0.6
     assert set(closed) == {"A", "B"}
+
+
+def test_friction_of_a_switch_counts_for_its_corner_where_the_whole_sole_touches():
+    robot, stance = load_robot("g1")
+    contacts = contacts_of_places(robot, stance, Flat(), robot.spheres.keys[:4], mu=np.full(8, 0.7))
+    found = FootSwitches(keys=contacts.keys[1:3], mu=(0.2, None)).on(contacts)
+    np.testing.assert_array_equal(found.mu, [0.7, 0.2, 0.7, 0.7])
 
 
 def ages(clock: ClockOffset, delays: list[int], start: int = 0) -> list[int]:
