@@ -62,7 +62,8 @@ def interpreted(kernel: Any) -> Any:
 
 
 def stack_array(shape: Any, kind: Any = np.float64) -> Any:
-    """Return `np.empty(shape, kind)`, on the stack of the calling kernel if the array is small. kind: np.float64, int64, bool_
+    """Return `np.empty(shape, kind)`, on the stack of the calling kernel if the array is small. kind: np.float64, int64, bool_,
+    complex128
 
     The array is valid during this call of the kernel: never return it, a view of it or a record that contains it. Never call
     this function in a loop: each call takes stack.

@@ -202,7 +202,7 @@ class TraceWriter:
 
     def simulated(self, keys: tuple[str, ...], forces: Array, status: int) -> None:
         """Set the simulated contact forces along n, t1, t2 [N] (len(keys), 3) and complete the row."""
-        self._columns["simulated"][self._row][self._columns_of(keys)] = forces
+        self._columns["simulated"][self._row][self._columns_of(keys)] = forces.reshape(len(keys), 3)
         self._columns["status"][self._row] = status
         self._row += 1
 

@@ -10,6 +10,7 @@ import pytest
 import qpsolvers
 from fast import every, every_row, first_is_fast, full
 from many_hinges import quadruped_of
+from msgspec.structs import replace
 from rigs import Walker
 from scipy.integrate import solve_ivp
 from scipy.sparse import csc_matrix
@@ -642,6 +643,17 @@ def test_a_velocity_beyond_the_steps_is_followed_as_far_as_they_reach() -> None:
         for k in range(300):
             reference = gait.at(0.01 * k, state, contacts)
         np.testing.assert_allclose(reference.base, [followed, 0.1, 0.2], atol=1e-9)
+
+
+def test_gaps_are_as_many_as_contacts_and_of_any_type_of_numbers() -> None:
+    robot, stance = load_robot("g1")
+    state, contacts = State(q=stance, v=np.zeros(robot.nv)), contacts_of_places(robot, stance, Flat(), robot.spheres.keys)
+    for gaps in (np.zeros(7), np.zeros(9)):
+        with pytest.raises(InputError, match=r"contacts\.gaps: expected 8"):
+            TwoLegsSettings().build(robot, stance, 0.01).at(0.0, state, replace(contacts, gaps=gaps))
+    for gaps in (np.zeros(8, np.float32), np.zeros(16)[::2]):
+        reference = TwoLegsSettings().build(robot, stance, 0.01).at(0.0, state, replace(contacts, gaps=gaps))
+        assert [task.label() for task in reference.tasks.tasks][:2] == ["trunk", "centre of mass"]
 
 
 def planned(name: str, settings: TwoLegsSettings, ticks: int) -> Iterator[tuple[Robot, Array, dict[str, Any]]]:

@@ -33,6 +33,7 @@ SHIFT = 0.04  # speed at which the centre of pressure of a robot that begins to 
 ABREAST = 0.03  # feet that are nearer to their places beside each other than this stand still [m, rad]
 LEARNING = 0.1  # share of the difference of a step of a foot without width from the planned one that changes the plan
 BEYOND, SOONER = 1e-3, 8  # distance beyond reach from which a foot lands sooner [m]; number of times that are tried
+AHEAD = 1e-9  # distance to the side below which the DCM leaves the soles ahead or behind: then the left foot steps [m]
 HURRY = 0.1  # double support before a step that catches the robot [s]
 EARLY = 0.6  # share of the swing after which a foot that touches has landed
 
@@ -145,7 +146,7 @@ def advance(steps: Steps, t: float, velocity: Velocity, lands: bool, outside: co
     wanted = velocity.plane != 0j or velocity.turn != 0.0 or not steps.stands
     if steps.standing:
         if outside != 0j:
-            steps.coming = 0 if along(heading(steps.planted[0, 3]), outside).imag >= 0.0 else 1
+            steps.coming = 0 if along(heading(steps.planted[0, 3]), outside).imag >= -AHEAD else 1
             steps.caught = True
             _begin(steps, t, HURRY, middle(steps.planted))
         elif wanted:

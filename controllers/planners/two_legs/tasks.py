@@ -57,7 +57,7 @@ class Choice(NamedTuple):
     """Which tasks a tick has."""
 
     swinging: int  # foot in the air, `NONE` without one
-    touching: bytes  # which contact places touch, see `GaitTasks.stack`
+    touching: bytes  # which contact places touch, one byte each (n)
     turns: int  # heading of the trunk, too: 1; not: 0; no trunk: `NONE`
     over: int  # centre of mass in the plane, too: 1; not: 0; no centre of mass: `NONE`
     pressed: int  # foot with a centre of pressure

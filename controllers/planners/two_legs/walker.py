@@ -241,11 +241,16 @@ class TwoLegs(Trajectory):
         return STILL
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
-        """Return the reference and its tasks at time t [s], which must not decrease, for the measured state and contacts."""
+        """Return the reference and its tasks at time t [s], which must not decrease, for the measured state and contacts.
+
+        Raises InputError for gaps of another number than the contacts.
+        """
         robot, gait, motion = self._robot, self._gait, np.empty((3, self._robot.na))
         at = robot.kinematics(state)
         measured = at.placements, self._mass(at), robot.joint_angles(at.q)
-        places = robot.spheres.rows(contacts.keys), contacts.gaps
+        places = robot.spheres.rows(contacts.keys), np.ascontiguousarray(contacts.gaps, np.float64)
+        if len(places[0]) != len(places[1]):
+            raise InputError("contacts.gaps", f"expected {len(places[0])} numbers, one per key, got {len(places[1])}")
         swinging, *chosen = follow(gait, t, self._wanted(t), measured, places, motion)
         tasks = self._tasks.stack(Choice(swinging, gait.touching.tobytes(), *chosen))
         q, v, a = motion
