@@ -72,6 +72,16 @@ class Sample(NamedTuple):
     sent_ns: int
 
 
+def matched(handles: Callable[[], list[int]]) -> int:
+    """Return the number of matched readers or writers. handles: of Cyclone DDS, which counts them and then reads their handles,
+    and raises IndexError if one has come between: it is asked again."""
+    while True:
+        try:
+            return len(handles())
+        except IndexError:
+            continue
+
+
 class RawReader:
     """Receives messages of one topic."""
 
@@ -93,7 +103,7 @@ class RawReader:
     @property
     def writers(self) -> int:
         """Number of writers to this topic now, in any process."""
-        return len(self._reader.get_matched_publications())
+        return matched(self._reader.get_matched_publications)
 
 
 class RawWriter:
@@ -116,7 +126,7 @@ class RawWriter:
     @property
     def readers(self) -> int:
         """Number of readers of this topic now, in any process."""
-        return len(self._writer.get_matched_subscriptions())
+        return matched(self._writer.get_matched_subscriptions)
 
 
 def typed_writer(bus: Participant, topic: str, kind: Any, qos: Qos) -> Any:

@@ -14,6 +14,7 @@ from sdk import needs_unitree
 from wire import until
 
 from idyn.errors import ConfigError
+from transport.bridges.dds import matched
 from transport.bridges.unitree.dds import Bus
 from transport.bridges.unitree.low_level import BETWEEN_S, LowLevel, MotorCommand, bounded
 from transport.bridges.unitree.low_state import PERIOD_NS, LowState, RobotClock, StateDecoder
@@ -269,3 +270,14 @@ def test_without_motion_the_times_of_sending_count_again():
     last = clock.time_ns(0, 10**18 + 530 * PERIOD_NS, q[-1], np.zeros(12))
     assert abs(clock.time_ns(0, 10**18 + 600 * PERIOD_NS, q[-1], np.zeros(12)) - (10**18 + 600 * PERIOD_NS)) <= PERIOD_NS
     assert last < 10**18 + 600 * PERIOD_NS
+
+
+def test_readers_that_come_while_they_are_counted_count():
+    """Cyclone DDS reads more handles than it has counted, and raises IndexError."""
+    counted = iter([1, 2])
+
+    def handles():
+        number = next(counted)
+        return [[7][k] for k in range(2)] if number == 1 else [7, 8]
+
+    assert matched(handles) == 2
