@@ -7,7 +7,7 @@ import numpy as np
 import pinocchio as pin
 
 from idyn.errors import FrameNotFound, InputError
-from idyn.types import Array, Kinematics
+from idyn.types import Array
 
 FAR = 1000.0  # largest coordinate of a base at which terms are computed [m]
 
@@ -125,12 +125,6 @@ class Frames:
         pin.forwardKinematics(self._model, self._data, self._q(q))
         pose = pin.updateFramePlacement(self._model, self._data, frame)
         return Placement(np.array(pose.rotation), np.array(pose.translation))
-
-    def placed(self, name: str, at: Kinematics) -> Placement:
-        """Return the pose of a frame in the state of these kinematics."""
-        joint, offset = self._attached[name]
-        columns, origin = at.placements[joint, :9].reshape(3, 3), at.placements[joint, 9:]
-        return Placement((offset[:9].reshape(3, 3).T @ columns).T, origin + offset[9:] @ columns)
 
     def jacobian(self, name: str, q: Array, *, axes: Axes = "local_world_aligned") -> Array:
         """Return the Jacobian of a frame: its velocity is J v (6, nv)."""
