@@ -36,6 +36,7 @@ from controllers.planners.two_legs.feet import (
     point,
     pose_of,
 )
+from controllers.planners.two_legs.reach import followed
 from controllers.planners.two_legs.settings import StepSettings
 from controllers.planners.two_legs.steps import (
     NONE,
@@ -57,6 +58,8 @@ from controllers.robot.kinematics import close_chains, contact_places
 from idyn import ConfigError, Flat, InputError, Robot, contacts_of_places, load_robot
 from idyn.model.description import Closure
 from idyn.types import Array, State
+
+Velocities = tuple[float, float, float]
 
 ROBOTS = ("quadruped", "solo12", "a1", "go2")
 BUILDS = [(4, 4), (5, 5), (6, 6), (7, 7), (4, 7)]  # hinges of the front and the hind legs
@@ -622,27 +625,54 @@ def test_commands_and_refused_steering() -> None:
         gait.check(Steering(gait=GaitChange(pattern="trot")))
     with pytest.raises(InputError, match="height"):
         gait.check(Steering(height=0.01))
-    with pytest.raises(ConfigError, match=r"commands\[1\]\[1\]: expected at most 0\.45 m/s"):
+    with pytest.raises(ConfigError, match=r"commands\[1\]: expected at most 0\.45, 0 m/s, 0 rad/s, .* got 0\.5, 0, 0"):
         TwoLegsSettings(commands=((1.0, 0.4, 0.0, 0.0), (1.0, 0.5, 0.0, 0.0))).build(robot, stance, 0.002)
     edges = robot.variant(contact=tuple(place for k, place in enumerate(robot.description.contact) if k % 4 < 2))  # across
     with pytest.raises(InputError, match="velocity"):
         TwoLegsSettings().build(edges, stance, 0.002).check(Steering(velocity=(0.1, 0.0, 0.0)))
 
 
-def test_a_velocity_beyond_the_steps_is_followed_as_far_as_they_reach() -> None:
-    """As a stick at its end asks for it: 0.9 of the longest step of 0.35 m in each period of 0.7 s."""
-    robot, stance = load_robot("g1")
+@pytest.mark.parametrize(
+    ("name", "asked", "expected"),
+    [
+        ("g1", (0.4, 0.05, 0.1), (0.4, 0.05, 0.1)),
+        ("g1", (2.0, 0.0, 0.0), (0.45, 0.0, 0.0)),  # 0.9 of the longest step of 0.35 m in each period of 0.7 s
+        ("g1", (-2.0, 0.0, 0.0), (-0.45, 0.0, 0.0)),
+        ("g1", (0.0, 0.0, 5.0), (0.0, 0.0, 0.9 / 0.7)),
+        ("talos", (0.0, 0.0, -5.0), (0.0, 0.0, -0.9 * 2 * 0.349065850399 / 0.7)),  # its legs turn by 0.349 rad to the inside
+    ],
+)
+def test_a_velocity_is_followed_as_far_as_steps_keep_a_reserve(name: str, asked: Velocities, expected: Velocities) -> None:
+    """As a stick at its end asks for it."""
+    robot, stance = load_robot(name)
     gait, state = TwoLegsSettings().build(robot, stance, 0.01), State(q=stance, v=np.zeros(robot.nv))
     contacts = contacts_of_places(robot, stance, Flat(), robot.spheres.keys)
-    for asked, followed in ((0.4, 0.4), (2.0, 0.45), (-2.0, -0.45)):
-        steering = Steering(velocity=np.array([asked, 0.1, 0.2]))
-        gait.check(steering)
-        gait.steer(steering)
-        gait.reset()
-        gait.steer(steering)
-        for k in range(300):
-            reference = gait.at(0.01 * k, state, contacts)
-        np.testing.assert_allclose(reference.base, [followed, 0.1, 0.2], atol=1e-9)
+    steering = Steering(velocity=np.array(asked))
+    gait.check(steering)
+    gait.steer(steering)
+    for k in range(500):
+        reference = gait.at(0.01 * k, state, contacts)
+    np.testing.assert_allclose(reference.base, expected, atol=1e-8)
+
+
+def test_feet_of_a_followed_velocity_keep_the_reserve_and_its_path() -> None:
+    steps, rng = Steps(StepSettings(), 0.24, OMEGA, True, 0j), np.random.default_rng(0)
+    steps.put(sharpest=1.0)
+    limited = 0
+    for plane, turn in zip(rng.normal(size=(300, 2)), rng.normal(size=300), strict=True):
+        asked = Velocity(complex(*plane), float(turn))
+        found = followed(steps, asked)
+        limited += found != asked
+        assert abs(found.turn) <= 0.9 / 0.7 + 1e-9
+        assert abs((found.plane * asked.plane.conjugate()).imag) < 1e-12  # the same direction
+        feet = [Pose(0.12j, 0.0, 0.0, 0.0), Pose(-0.12j, 0.0, 0.0, 0.0)]
+        for k in range(6):
+            stands, foot = feet[1 - k % 2], k % 2
+            feet[foot] = next_step(stands, foot, found, 0.24, 0.7)
+            way = (feet[foot].place - stands.place) * np.exp(-1j * stands.yaw)
+            assert abs(way.real) <= 0.315 + 1e-6
+            assert 0.132 - 1e-6 <= (1 - 2 * foot) * way.imag <= 0.4128 + 1e-6
+    assert 50 < limited < 300
 
 
 def test_gaps_are_as_many_as_contacts_and_of_any_type_of_numbers() -> None:

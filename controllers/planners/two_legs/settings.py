@@ -5,10 +5,6 @@ from typing import Annotated
 from controllers.config.loading import NonNegative, Positive, Settings
 from controllers.config.tables import within
 
-RESERVE = 0.9
-"""Share of the longest step that a velocity may use: g1 walks at this speed, and falls at that of the longest step, as nothing
-is left for balance."""
-
 
 class StepSettings(Settings, frozen=True):
     """Timing and size of the steps."""
@@ -22,11 +18,6 @@ class StepSettings(Settings, frozen=True):
     narrowest: Annotated[float, within(0.1, 1, "")] = 0.5
     widest: Annotated[float, within(1, 3, "")] = 1.8
     acceleration: Positive = 0.3  # largest change of the commanded velocity [m/s², rad/s²]
-
-    @property
-    def fastest(self) -> float:
-        """Return the largest speed forwards and backwards [m/s]."""
-        return RESERVE * self.longest / self.period
 
 
 class BalanceSettings(Settings, frozen=True):

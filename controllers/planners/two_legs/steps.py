@@ -63,6 +63,7 @@ class Steps(ArrayRecord):
     longest: float
     narrowest: float
     widest: float
+    sharpest: float  # largest turn, see `sharpest_turn` [rad]
     omega: float  # √(g/h) [1/s]
     kappa: float
     ankle: Vector  # half sizes of the part of a sole on which the centre of pressure corrects the motion alone [m] (2)

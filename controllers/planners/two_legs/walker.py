@@ -21,6 +21,7 @@ from controllers.contact.ground import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory, smooth_step
 from controllers.planners.two_legs.beside import check_beside, legs_of
 from controllers.planners.two_legs.feet import Feet, feet_of, fill_corners, measure, nearest_inside, point, pose_of
+from controllers.planners.two_legs.reach import followed, sharpest_turn
 from controllers.planners.two_legs.settings import BalanceSettings, StepSettings
 from controllers.planners.two_legs.steps import (
     NONE,
@@ -95,10 +96,7 @@ def follow(
         # points and edges: a pendulum with the robot's angular momentum about the ground, which swinging legs do not change
         speed += complex(mass[7], -mass[6]) * (1.0 / gait.lever)
     dcm = over + speed * (1.0 / steps.omega)
-    for k in range(3):
-        change, aim = gait.acceleration * dt, wanted[k] if t >= gait.ready else 0.0
-        gait.velocity[k] += min(max(aim - gait.velocity[k], -change), change)
-    velocity = Velocity(point(gait.velocity), gait.velocity[2])
+    velocity = _velocity(gait, wanted if t >= gait.ready else STILL, gait.acceleration * dt)
     if not gait.begun:
         _start(gait, t, angles, over)
     elif steps.standing:
@@ -116,6 +114,18 @@ def follow(
     push = (over - p) * (steps.omega * steps.omega)
     turns, centre, pressed, loaded = write_targets(balance, gait.feet, steps, near, push, p, above)
     return steps.swinging, turns, centre, pressed, loaded, int(gait.rises)
+
+
+@compiled
+def _velocity(gait: Gait, wanted: tuple[float, ...], most: float) -> Velocity:
+    """Change the velocity by at most `most` towards the wanted one, and return it; both keep a reserve of the steps."""
+    aim = followed(gait.steps, Velocity(complex(wanted[0], wanted[1]), wanted[2]))
+    aims = aim.plane.real, aim.plane.imag, aim.turn
+    for k in range(3):
+        gait.velocity[k] += min(max(aims[k] - gait.velocity[k], -most), most)
+    now = followed(gait.steps, Velocity(point(gait.velocity), gait.velocity[2]))
+    gait.velocity[0], gait.velocity[1], gait.velocity[2] = now.plane.real, now.plane.imag, now.turn
+    return now
 
 
 @compiled
@@ -188,14 +198,17 @@ class TwoLegs(Trajectory):
         self._walks = not any(foot.edge and foot.along for foot in feet)
         if (settings.commands or settings.march) and not self._walks:
             raise ConfigError("reference.commands", "expected none: on soles without length the robot does not walk")
-        for k, (_, forward, _, _) in enumerate(settings.commands):
-            if not abs(forward) <= settings.step.fastest:
-                most = f"{settings.step.fastest:.4g} m/s, which leaves steps of `step.longest` a reserve"
-                raise ConfigError(f"reference.commands[{k}][1]", f"expected at most {most}, got {forward:g}")
         half = zip(*(foot.half for foot in feet), strict=True)
         length, side = (max(ANKLE * (min(each) - balance.margin), 0.0) for each in half)
         targets = Targets(robot, feet, ground + height)
         steps = Steps(settings.step, width, omega, targets.flat and not settings.march, complex(length, side))
+        steps.put(sharpest=sharpest_turn(robot, stance, feet))
+        for k, (_, *asked) in enumerate(settings.commands):
+            wanted = Velocity(complex(*asked[:2]), asked[2])
+            if (most := followed(steps, wanted)) != wanted:
+                bound = f"{most.plane.real:.4g}, {most.plane.imag:.4g} m/s, {most.turn:.4g} rad/s"
+                got = "{:g}, {:g}, {:g}".format(*asked)
+                raise ConfigError(f"reference.commands[{k}]", f"expected at most {bound}, as steps keep a reserve, got {got}")
         gait, na, places = self._gait, robot.na, len(robot.spheres.keys)
         gait.put(feet=found, steps=steps, targets=targets, velocity=np.zeros(3), touching=np.zeros(places, np.bool_))
         gait.put(stance=robot.joint_angles(stance), first=np.zeros(na), legs=legs_of(robot), lever=robot.total_mass * height)
@@ -222,10 +235,9 @@ class TwoLegs(Trajectory):
         check_beside(self._robot, tasks or TaskStack())
 
     def steer(self, steering: Steering) -> None:
-        """A velocity forwards or backwards beyond `StepSettings.fastest` is followed at that speed."""
+        """A velocity is followed as far as its steps keep a reserve, see `controllers.planners.two_legs.reach.followed`."""
         if steering.velocity is not None:
-            most, (forward, left, turn) = self._settings.step.fastest, np.array(steering.velocity, np.float64).tolist()
-            self._commanded = min(max(forward, -most), most), left, turn
+            self._commanded = tuple(np.array(steering.velocity, np.float64).tolist())
 
     def _wanted(self, t: float) -> tuple[float, ...]:
         """Return the commanded velocity at time t [s]: forward, left [m/s], turn [rad/s]."""
