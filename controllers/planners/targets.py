@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -37,38 +37,70 @@ def _lowered(frame: str) -> FrameTask:
     return FrameTask(frame=frame, name=f"lower {frame}", velocity=down, mask=linear, stiffness=0.0, damping=YIELD)
 
 
+class Course(NamedTuple):
+    """The way of a target by its derivatives: begin + t rate + t² change; a rotation is turned by t rate + t² change."""
+
+    begin: Any
+    rate: Array
+    change: Array
+
+    def at(self, t: float) -> Array:
+        """Return the target t [s] later."""
+        way = t * (self.rate + t * self.change)
+        return exponential(way) @ self.begin if np.ndim(self.begin) == 2 else self.begin + way
+
+
 def _at_rest(task: Any) -> Any:
     names = ("momentum", "momentum_rate") if isinstance(task, AngularMomentumTask) else ("velocity", "acceleration")
     return msgspec.structs.replace(task, **dict.fromkeys(names))
 
 
-def _later(task: Any, t: float) -> dict[str, Any]:
-    """Return the targets of a task that move by themselves, t [s] later: p + v t + ½ a t², v + a t."""
-    if isinstance(task, ContactTask):
-        return {}
+def _courses(task: Any) -> dict[str, Course]:
+    """Return the targets of a task that move by themselves."""
     if isinstance(task, AngularMomentumTask):
-        return {} if task.momentum_rate is None else {"momentum": _sum(task.momentum, task.momentum_rate, t)}
-    if task.velocity is None and task.acceleration is None:
+        rate = task.momentum_rate
+        return {} if rate is None else {"momentum": _course(task.momentum, rate, None)}
+    if isinstance(task, ContactTask) or (task.velocity is None and task.acceleration is None):
         return {}
-    name = "angles" if isinstance(task, PostureTask) else "position"
-    position, velocity, acceleration = getattr(task, name), task.velocity, task.acceleration
-    changes: dict[str, Any] = {"velocity": _sum(velocity, acceleration, t)}
+    courses = {"velocity": _course(task.velocity, task.acceleration, None)}
     if isinstance(task, FrameTask):
-        v, a = (np.zeros(6) if each is None else _in_world(task, np.asarray(each)) for each in (velocity, acceleration))
-        if position is not None:
-            changes["position"] = np.asarray(position) + t * v[:3] + 0.5 * t * t * a[:3]
+        v, a = (
+            np.zeros(6) if each is None else _in_world(task, np.asarray(each)) for each in (task.velocity, task.acceleration)
+        )
+        if task.position is not None:
+            courses["position"] = _course(task.position, v[:3], a[:3])
         if task.rotation is not None:
-            changes["rotation"] = exponential(t * v[3:] + 0.5 * t * t * a[3:]) @ task.rotation
-    elif position is not None:
-        changes[name] = _sum(_sum(position, velocity, t), acceleration, 0.5 * t * t)
-    return changes
+            courses["rotation"] = Course(task.rotation, v[3:], 0.5 * a[3:])
+        return courses
+    name = "angles" if isinstance(task, PostureTask) else "position"
+    if getattr(task, name) is not None:
+        courses[name] = _course(getattr(task, name), task.velocity, task.acceleration)
+    return courses
 
 
-def _sum(value: Any, rate: Any, t: float) -> Any:
-    """Return value + t rate, where None counts as 0."""
-    if rate is None:
-        return value
-    return t * np.asarray(rate) if value is None else np.asarray(value) + t * np.asarray(rate)
+def _course(value: Any, rate: Any, change: Any) -> Course:
+    """Return the course of a vector with its derivatives, where None counts as 0."""
+    size = next(len(each) for each in (value, rate, change) if each is not None)
+    x, v, a = (np.zeros(size) if each is None else np.asarray(each, np.float64) for each in (value, rate, change))
+    return Course(x, v, 0.5 * a)
+
+
+def _joined(courses: list[dict[str, Course]]) -> tuple[list[tuple[Array, Course]], list[dict[str, Array]]]:
+    """Return arrays that move with their courses, and the parts of these arrays by task and name: all vectors are one."""
+    named = [(i, name, course) for i, own in enumerate(courses) for name, course in own.items()]
+    turns = [each for each in named if np.ndim(each[2].begin) == 2]
+    vectors = [each for each in named if np.ndim(each[2].begin) == 1]
+    moved, fields = [], [dict[str, Array]() for _ in courses]
+    if vectors:
+        joined = Course(*map(np.concatenate, zip(*(course for _, _, course in vectors), strict=True)))
+        moved.append((joined.at(0.0), joined))
+        ends = np.cumsum([len(course.begin) for _, _, course in vectors])
+        for (i, name, _), part in zip(vectors, np.split(moved[0][0], ends[:-1]), strict=True):
+            fields[i][name] = part
+    for i, name, course in turns:
+        moved.append((course.at(0.0), course))
+        fields[i][name] = moved[-1][0]
+    return moved, fields
 
 
 def _in_world(task: FrameTask, twist: Array) -> Array:
@@ -152,11 +184,15 @@ class TargetMotion:
                 j = earlier.get(_identity(task))
                 if j is not None and not isinstance(task, ContactTask) and _is_blended(task):
                     self._ways[i] = before._next(j, task, elapsed)
-        # arrays into which `at` writes the targets that move
-        self._arrays = [
-            {name: np.array(value, np.float64) for name, value in self._moving(i, 0.0).items()} for i in range(len(stack.tasks))
+        self._courses = [{} if ways else _courses(task) for task, ways in zip(stack.tasks, self._ways, strict=True)]
+        # arrays into which `at` writes the targets that move, by task and name
+        blended = {i: self._moving(i, 0.0) for i, ways in enumerate(self._ways) if ways}
+        self._blended = {i: {name: np.array(x, np.float64) for name, x in own.items()} for i, own in blended.items()}
+        self._moved, fields = _joined(self._courses)
+        tasks = [
+            msgspec.structs.replace(task, **self._blended.get(i, own))
+            for i, (task, own) in enumerate(zip(stack.tasks, fields, strict=True))
         ]
-        tasks = [msgspec.structs.replace(task, **own) for task, own in zip(stack.tasks, self._arrays, strict=True)]
         self._now = msgspec.structs.replace(stack, tasks=tasks)
 
     def _next(self, j: int, task: Any, elapsed: float) -> dict[str, Transition]:
@@ -171,17 +207,18 @@ class TargetMotion:
 
     def at(self, t: float) -> TaskStack:
         """Return the tasks at a time since the command arrived [s]: always the same ones, with the targets of this time."""
-        for i, own in enumerate(self._arrays):
-            if own:
-                for name, value in self._moving(i, t).items():
-                    own[name][:] = value
+        for array, course in self._moved:
+            array[:] = course.at(t)
+        for i, own in self._blended.items():
+            for name, value in self._moving(i, t).items():
+                own[name][:] = value
         return self._now
 
     def _moving(self, i: int, t: float) -> dict[str, Any]:
         """Return the targets of a task that move, at a time since the command arrived [s]."""
         task, ways = self.stack.tasks[i], self._ways[i]
         if not ways:
-            return _later(task, t)
+            return {name: course.at(t) for name, course in self._courses[i].items()}
         changes = {name: way.at(t) for name, way in ways.items()}
         fields: dict[str, Any] = {name: target for name, (target, _) in changes.items()}
         if isinstance(task, FrameTask):
