@@ -307,6 +307,17 @@ def test_a_humanoid_walks_and_stops(robot: str) -> None:
 
 
 @full
+@pytest.mark.parametrize("name", ["g1", "talos"])
+def test_a_humanoid_follows_a_stick_at_its_ends_as_far_as_its_steps_keep_a_reserve(name: str) -> None:
+    robot = DrivenRobot(f"{name}-walk")
+    height = robot.state[0][2]
+    for stick in [0.6, 0.3, 2.0], [-0.6, -0.3, -2.0], [0.0, 0.3, 0.0], [0.6, 0.0, 0.0]:
+        robot.run(5.0, velocity=stick)
+        assert robot.state[0][2] > 0.9 * height
+    np.testing.assert_allclose(robot.mean_velocity(2.8), [0.45, 0.0, 0.0], atol=0.06)
+
+
+@full
 @pytest.mark.parametrize("push", [0.4, -0.4])
 def test_a_humanoid_that_stands_steps_where_it_is_pushed_rests_and_walks_on(push: float) -> None:
     """0.4 weights for 0.1 s from behind or the front; without a step it bears 0.2."""
