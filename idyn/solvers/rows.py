@@ -107,19 +107,27 @@ def solve_and_span(given: tuple[Array, Array], out: tuple[Array, Array], scale: 
     out: (z (columns), orthonormal basis of the null space of A in the first columns (columns, columns))
     scale: size of entries of A that are not zero
     """
-    (A, b), (z, basis) = given, out
-    columns, rows = A.shape
+    z, basis = out
+    columns = len(z)
     H, x = np.empty((columns, columns)), stack_array(columns)
-    rank = reduce_rows(A, b, (0, rows), H, 0, NEGLIGIBLE * scale)
-    fill(z, 0.0)
-    _solve_level(A, b, (0, rows), (0, rank), z)
-    unreflect(H, rank, z)
+    rank = solve_rows(given, z, H, scale)
     for k in range(rank, columns):
         for j in range(columns):
             x[j] = 1.0 if j == k else 0.0
         unreflect(H, rank, x)
         for j in range(columns):
             basis[j, k - rank] = x[j]
+    return rank
+
+
+@compiled
+def solve_rows(given: tuple[Array, Array], z: Array, H: Array, scale: float) -> int:
+    """Fill z as `solve_and_span` does, and the reflectors H (columns, columns). Return the rank of A."""
+    (A, b), rows = given, given[0].shape[1]
+    rank = reduce_rows(A, b, (0, rows), H, 0, NEGLIGIBLE * scale)
+    fill(z, 0.0)
+    _solve_level(A, b, (0, rows), (0, rank), z)
+    unreflect(H, rank, z)
     return rank
 
 

@@ -17,7 +17,7 @@ from idyn.contact.ground import allowance
 from idyn.library.kernels import compiled, stack_array
 from idyn.solvers.linalg import axpy, backward, cholesky, copy, copy_rows, dot, fill, forward
 from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix, zeros
-from idyn.solvers.rows import NEGLIGIBLE, reduce_rows, reflect, solve_and_span, unreflect
+from idyn.solvers.rows import NEGLIGIBLE, reduce_rows, reflect, solve_rows, unreflect
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
@@ -36,6 +36,7 @@ class Held(NamedTuple):
     order: Array  # (r)
     base: Array  # (E, e) (nu, na + 1)
     rows: Array  # (K, k) (k, na + 1)
+    unreached: Array  # orthonormal Zᵀ (nu − r, nu)
     bias: Array  # h_u + ρ J_uᵀ f⁻ (nu)
 
 
@@ -43,7 +44,7 @@ class Held(NamedTuple):
 def hold(d: Dynamics, pool: Pool, kinds: Array, friction: Array) -> Held:
     """Return the held motion. kinds: of the contact modes (n); friction: per normal force of contacts that slide (n, 2)"""
     g = d.given
-    u, a, nu, na, m = g.model.u, g.model.a, len(g.model.u), len(g.model.a), count_columns(d, kinds)
+    u, nu, na, m = g.model.u, len(g.model.u), len(g.model.a), count_columns(d, kinds)
     columns, of, P, Q = zero_matrix(pool, m, 3), indices(pool, m), zero_matrix(pool, m, nu), matrix(pool, nu, m)
     place = stack_array(nu)
     _fill_columns(d, (kinds, friction), (columns, of), P)
@@ -56,21 +57,11 @@ def hold(d: Dynamics, pool: Pool, kinds: Array, friction: Array) -> Held:
     _add_last_push(d, bias)
     for i in range(nu):
         bias[i] += g.h[u[i]]
-    # held rows, unactuated columns first, then actuated ones and the right side
-    held, z = zero_matrix(pool, m + nu - rank, nu + na + 1), matrix(pool, nu - rank, nu)
-    _fill_held(d, kinds, held)
+    held, z, base = matrix(pool, m + nu - rank, nu + na + 1), matrix(pool, nu - rank, nu), zero_matrix(pool, nu, na + 1)
     _fill_unreached(P, order, rank, z)
-    for k in range(nu - rank):
-        row = held[m + k]
-        row[nu + na] = -dot(z[k], bias)
-        for i in range(nu):
-            for j in range(nu):
-                row[j] += z[k, i] * g.M[u[i], u[j]]
-            for j in range(na):
-                row[nu + j] += z[k, i] * g.M[u[i], a[j]]
-    base = zero_matrix(pool, nu, na + 1)
+    fill_held(d, kinds, (z, bias), held)
     used = _eliminate(held, base)
-    return Held(columns, of, P, Q, order[:rank], base, held[used:, nu:], bias)
+    return Held(columns, of, P, Q, order[:rank], base, held[used:, nu:], z, bias)
 
 
 @compiled
@@ -184,9 +175,11 @@ def _add_last_push(d: Dynamics, push: Array) -> None:
 
 
 @compiled
-def _fill_held(d: Dynamics, kinds: Array, held: Array) -> None:
-    """Fill the held rows of the contacts, then those of the closures."""
-    g, c = d.given, 0
+def fill_held(d: Dynamics, kinds: Array, unactuated: tuple[Array, Array], held: Array) -> None:
+    """Fill the held rows of the contacts, those of the closures and those of Z: unactuated columns, actuated ones, right side
+    (·, nu + na + 1). unactuated: (Zᵀ (·, nu), h_u + ρ J_uᵀ f⁻ (nu))"""
+    (z, bias), g, c = unactuated, d.given, 0
+    u, a = g.model.u, g.model.a
     for i in range(len(kinds)):
         if kinds[i] == OPEN:
             continue
@@ -197,6 +190,15 @@ def _fill_held(d: Dynamics, kinds: Array, held: Array) -> None:
     for k in range(len(d.G)):
         _split(d, d.G[k], -(d.rate[k] + dot(d.G[k], g.v)) / g.dt, held[c])
         c += 1
+    for k in range(len(z)):
+        row = held[c + k]
+        fill(row, 0.0)
+        row[len(u) + len(a)] = -dot(z[k], bias)
+        for i in range(len(u)):
+            for j in range(len(u)):
+                row[j] += z[k, i] * g.M[u[i], u[j]]
+            for j in range(len(a)):
+                row[len(u) + j] += z[k, i] * g.M[u[i], a[j]]
 
 
 @compiled
@@ -273,7 +275,7 @@ def closing(d: Dynamics, pool: Pool) -> Closing:
         for j in range(nu):
             L[i, j] = g.M[u[i], u[j]]
     cholesky(L)
-    inverse, spare, each = matrix(pool, k3, k3), matrix(pool, k3, k3), matrix(pool, k3, k3)
+    inverse, reflectors, each = matrix(pool, k3, k3), matrix(pool, k3, k3), matrix(pool, k3, k3)
     if k3 == 0:
         return Closing(L, inverse, moved, asked)
     for k in range(k3):
@@ -287,7 +289,7 @@ def closing(d: Dynamics, pool: Pool) -> Closing:
                 S[k, j] += d.G[k, u[i]] * moved[j, i]
     for k in range(k3):
         copy_rows(S, each)
-        solve_and_span((each, one[k]), (inverse[k], spare), 0.0)
+        solve_rows((each, one[k]), inverse[k], reflectors, 0.0)
     return Closing(L, inverse, moved, asked)
 
 

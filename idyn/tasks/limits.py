@@ -188,7 +188,7 @@ def fill_coordinates(d: Dynamics, held: Held, levels: Levels, rows: tuple[Array,
     """Fill the row on the coordinates c (D) of a row on v̇ (nv) and f (3n)."""
     (by_motion, row), g, nu = rows, d.given, len(held.base)
     u, a, (kept, rank, rank_i) = g.model.u, g.model.a, levels.counts
-    na, line, push, moves = len(a), stack_array(len(a)), stack_array(nu), False
+    na, line, push, moves, acts = len(a), stack_array(len(a)), stack_array(nu), False, False
     for j in range(na):
         line[j] = by_motion[a[j]]
         moves = moves or line[j] != 0.0
@@ -202,10 +202,14 @@ def fill_coordinates(d: Dynamics, held: Held, levels: Levels, rows: tuple[Array,
         reflect(levels.H, rank, line)
     copy(line[kept:], out[: na - kept])
     inner = out[na - kept :]
-    fill_factors(held, row, push, inner)
-    reflect(levels.H_i, rank_i, inner)
-    for i in range(nu):
-        axpy(push[i], levels.pushes[i, : na - kept], out[: na - kept])
+    fill(inner, 0.0)
+    for value in row:
+        acts = acts or value != 0.0
+    if acts:
+        fill_factors(held, row, push, inner)
+        reflect(levels.H_i, rank_i, inner)
+        for i in range(nu):
+            axpy(push[i], levels.pushes[i, : na - kept], out[: na - kept])
 
 
 @compiled

@@ -72,6 +72,7 @@ class Equations(NamedTuple):
     pushes: Array  # (3, c)
     motion: Array  # v̇ (nv)
     force: Array  # f (3n)
+    tick: Array  # `Given.ticks` of their tick, one element
 
 
 @compiled
@@ -81,7 +82,8 @@ def equations_in(block: Array, rows: int, pushes: int, nv: int, n: int) -> Equat
     b, c, d = a + 3 * rows, a + 3 * rows + pushes * width, a + 3 * rows + pushes * (width + 3)
     A, values = block[:a].reshape((rows, nv)), block[a:b].reshape((3, rows))
     F, asked = block[b:c].reshape((pushes, width)), block[c:d].reshape((3, pushes))
-    return Equations(A, values, F, asked, block[d : d + nv], block[d + nv : d + nv + width])
+    e = d + nv + width
+    return Equations(A, values, F, asked, block[d : d + nv], block[d + nv : e], block[e : e + 1])
 
 
 _NO_LIMITS: tuple[Any, Any, Any] = None, None, None
@@ -90,7 +92,7 @@ _NO_LIMITS: tuple[Any, Any, Any] = None, None, None
 class Plan(ArrayRecord):
     """Plan of a stack for a robot and n contacts.
 
-    layout: of the equations; size: of the block of `Equations`
+    layout: of the equations; by_python: whether Python fills some of them; size: of the block of `Equations`
     none: numbers and multipliers of no active limit
     """
 
@@ -108,7 +110,6 @@ class Plan(ArrayRecord):
     ends_of_forces: Indices
     rows: int  # numbers of equations: of motions, of forces
     pushes: int
-    by_python: bool  # whether Python fills some of them
     # results of `idyn.tasks.tick`: numbers of the active limits (Q), their multipliers of each level (levels, Q), whether they
     # are named (Q)
     active: Indices
@@ -167,8 +168,8 @@ class Plan(ArrayRecord):
         self.put(active=np.zeros(most, np.int64), missed=np.zeros(most, np.bool_))
         self.put(multipliers=np.zeros((len(self.layout.levels), most)))
         self.none = np.zeros(0, np.int64), np.zeros((len(self.layout.levels), 0))
-        self.put(rows=rows, pushes=pushes, by_python=None in structures)
-        self.size = rows * (robot.nv + 3) + pushes * (3 * n + 3) + robot.nv + 3 * n
+        self.put(rows=rows, pushes=pushes)
+        self.by_python, self.size = None in structures, rows * (robot.nv + 3) + pushes * (3 * n + 3) + robot.nv + 3 * n + 1
 
     def limit(self, robot: Robot, law: Law, limits: TaskLimits) -> None:
         """Set the limits, where they have changed."""
@@ -270,6 +271,7 @@ def begin(d: Dynamics, plan: Plan, motion: tuple[Array, ...], block: Array, kind
     (angles, placements, origin), g = motion, d.given
     fill(block, 0.0)
     out = equations_in(block, plan.rows, plan.pushes, len(g.v), len(kinds))
+    out.tick[0] = g.ticks
     for i in range(len(kinds)):
         kinds[i] = plan.modes[i] if plan.modes[i] >= 0 else STICK if g.gaps[i] <= g.touching else OPEN
         plan.reach[i] = np.inf if plan.share == np.inf and g.mu[i] > 0.0 else g.mu[i] * min(plan.share, 1.0)

@@ -88,7 +88,7 @@ def predict_tasks(
         kinds=solution.kinds,
         relaxed=solution.relaxed,
         passes=passes,
-        find_outcomes=partial(outcomes_of, problem, before, stack, solution, best.answer, differences),
+        find_outcomes=partial(outcomes_of, problem, before, solution, best.answer, differences),
     )
 
 
@@ -204,8 +204,7 @@ def _cost(problem: TaskProblem, each: Pass) -> tuple[float, ...]:
     """Return what passes are compared by: whether the requested law is not certified, whether torques are beyond their limits
     (then the motion is another one), then the errors level by level."""
     costs = dict.fromkeys(problem.plan.layout.levels, 0.0)
-    achieved, _ = problem.compare(each.solution, each.answer, problem.state.v)
-    for asked, (first, last) in zip(problem.asked(each.solution.block), problem.plan.layout.spans, strict=True):
-        weighted = asked.rows.roots * (asked.rows.asked - achieved[asked.of_force][2, first:last])
-        costs[asked.task.level] += float(weighted @ weighted)
+    _, sizes = problem.compare(each.solution, each.answer, problem.state.v)
+    for task, cost in zip(problem.tasks, sizes[:, 4].tolist(), strict=True):
+        costs[task.level] += cost
     return (float(not each.answer.status.ok), float(each.answer.torque_excess > 0.0), *costs.values())

@@ -1,9 +1,4 @@
-"""The problem of one tick: equations of the tasks, and its solution for given contact modes.
-
-The error of a task that is not met would fall along the gradient Aᵀ W (A x − b). Something prevents this: rows that contacts
-hold, limits that are active, tasks of higher levels, and other tasks of the same level. The gradient is written as a sum over
-their rows; those with a large share are named.
-"""
+"""The problem of one tick: equations of the tasks, its solution for given contact modes, and the outcomes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,33 +11,23 @@ from idyn.prediction.request import Request
 from idyn.prediction.rungs import Out, outputs, verified
 from idyn.prediction.solve import workspace_for
 from idyn.tasks.forces import ContactTask
-from idyn.tasks.held import OPEN, SLIDE, STICK
+from idyn.tasks.held import SLIDE
 from idyn.tasks.modes import distance_bounds, name_of
 from idyn.tasks.motion import PYTHON, MotionTask, Rows, TaskMotion
+from idyn.tasks.obstacles import OTHERS, find_shares
 from idyn.tasks.outcomes import MET, TaskOutcome
 from idyn.tasks.plan import KIND, Equations, equations_in, refuse, stacked
 from idyn.tasks.stack import TaskStack
-from idyn.tasks.tick import REJECTED, SolvedValues, compare, rows_on_levels, run_tick, solve_modes
+from idyn.tasks.tick import REJECTED, SolvedValues, compare, run_tick, solve_modes
 from idyn.terms.dynamics import NO_FORCES, NOTHING, checked, contact_arrays
 from idyn.terms.inputs import numbers
 from idyn.types import Array, Prediction
 
-HINDERS = 1e-6
-"""Share of the largest multiplier of its level beyond which a limit counts as active."""
-
 UNORDERED = "order of the levels"
 """What is named besides limits where the levels are not strict."""
 
-DAMPED = "the robot is nearly singular"
-"""What is named where rows are damped, see `TaskLimits.singular`."""
-
-
-class Asked(NamedTuple):
-    """A task with its equations. of_force: whether they are for contact forces"""
-
-    task: MotionTask | ContactTask
-    rows: Rows
-    of_force: bool
+SHARE = 1e-3
+"""Obstacles with a smaller share of the largest one are not named."""
 
 
 class Solution(NamedTuple):
@@ -59,48 +44,47 @@ class Solution(NamedTuple):
     damped: bool  # whether rows of motions are, see `TaskLimits.singular`
     answer: Prediction | None  # with these forces, if they are certified as the law's
 
-    def hinders(self) -> Array:
-        """Return whether a limit prevents a smaller error of a level (levels, k)."""
-        sizes = np.abs(self.multipliers)
-        found: Array = sizes > HINDERS * sizes.max(axis=1, initial=0.0, keepdims=True)
-        return found
-
 
 class TaskProblem:
     """The tasks at one state, with contacts, dynamics and limits.
 
     request: without a demand, its state is the kinematics; tasks: in order of their levels; plan: of the stack
-    limits: those of forces and torques hold for `first`, the solution for the intended contact modes
+    last: contact forces of the last tick in the world [N] (n, 3), or None
+    limited: whether the limits of forces and torques hold for `first`, the solution for the intended contact modes
     """
 
     def __init__(self, request: Request, stack: TaskStack, *, limited: bool = True) -> None:
-        robot, contacts, guess = request.robot, request.contacts, request.guess
-        n = len(contacts.keys)
-        last = None if guess is None else guess.carried_over(guess.force, contacts.keys)
-        self.method, self._limits = workspace_for(robot, n).method(request), stack.limits
-        self.tasks, self.plan = stacked(robot, stack, contacts.keys)
-        self.plan.limit(robot, request.law, stack.limits)
-        stack.fill_kinds(contacts, self.plan.own["modes"])
+        contacts, guess, self.stack = request.contacts, request.guess, stack
+        self.last = None if guess is None else guess.carried_over(guess.force, contacts.keys)
+        self._prepare(request)
         try:
-            first = self._run(request, last, limited)
+            first = self._run(request, limited)
         except (AttributeError, TypeError, ValueError):  # wrong types for Pinocchio or compiled code
             first = None
         if first is None:
-            state, contacts, applied, last = checked(robot, request.state, contacts, request.applied, last)
+            given = request.state, contacts, request.applied, self.last
+            state, contacts, applied, self.last = checked(request.robot, *given)
             if guess is not None:
                 guess = msgspec.structs.replace(guess, tau=numbers("guess.tau", guess.tau))
             plain = msgspec.structs.replace(request, state=state, contacts=contacts, applied=applied, guess=guess)
-            first = self._run(plain, last, limited)
+            first = self._run(plain, limited)
             if first is None:
                 raise AssertionError("compiled code rejected checked data")
         self.first = first
 
-    def _run(self, r: Request, last: Array | None, limited: bool) -> Solution | None:
-        """Run the tick. Return None for malformed data."""
+    def _prepare(self, r: Request) -> None:
+        """Set ground model, numbers of the tasks, limits and intended contact modes for kernels. Raises InputError."""
+        self.method = workspace_for(r.robot, len(r.contacts.keys)).method(r)
+        self.tasks, self.plan = stacked(r.robot, self.stack, r.contacts.keys)
+        self.plan.limit(r.robot, r.law, self.stack.limits)
+        self.stack.fill_kinds(r.contacts, self.plan.own["modes"])
+
+    def _run(self, r: Request, limited: bool, solves: bool = True) -> Solution | None:
+        """Run the tick, with or without its solution. Return None for malformed data."""
         robot, plan, n, method = r.robot, self.plan, len(r.contacts.keys), self.method
         self.state = at = robot.kinematics(r.state)
         self.request = r
-        self.apart = distance_bounds(robot, at, r.dt, self._limits)
+        self.apart = distance_bounds(robot, at, r.dt, self.stack.limits)
         placements = at.placements
         if robot.far:
             robot.place(robot.near(at.q))
@@ -110,15 +94,15 @@ class TaskProblem:
         given = (
             (at.q, at.v, NOTHING if r.applied is None else r.applied),
             contact_arrays(r.contacts),
-            (NO_FORCES, NOTHING) if last is None or r.guess is None else (last, r.guess.tau),
+            (NO_FORCES, NOTHING) if self.last is None or r.guess is None else (self.last, r.guess.tau),
             (robot.joint_angles(at.q), placements, robot.origin),
         )
-        values = run_tick(method.finish, plan, given, bounds, results, limited)
+        values = run_tick(method.finish, plan, given, bounds, results, limited, solves and not plan.by_python)
         if values[0] == REJECTED:
             return None
         if values[0] >= 0:
             refuse(self.tasks, plan, values[0])
-        if plan.by_python:
+        if solves and plan.by_python:
             self._fill(TaskMotion(robot, at.q, at.v), results[1][0])
             values = solve_modes(method.finish, plan, bounds, results, limited)
         return self._solution(values, results)
@@ -156,20 +140,11 @@ class TaskProblem:
         (rows, pushes), r = self.plan.layout.counts, self.request
         return equations_in(block, rows, pushes, r.robot.nv, len(r.contacts.keys))
 
-    def asked(self, block: Array) -> list[Asked]:
-        """Return the tasks with their equations, in order of their levels. block: of a solution"""
-        found, at = [], self.equations(block)
-        for task, (first, last) in zip(self.tasks, self.plan.layout.spans, strict=True):
-            of_force = isinstance(task, ContactTask)
-            A, values = (at.F, at.pushes) if of_force else (at.A, at.values)
-            found.append(Asked(task, Rows(A[first:last], *values[:, first:last]), of_force))
-        return found
-
     def compare(self, solution: Solution, answer: Prediction, v: Array) -> tuple[tuple[Array, Array], Array]:
         """Return what is asked, what a solution and what the law's answer achieve, of motions and of forces (3, ·), and how far
         that is from each other, see `idyn.tasks.tick.compare`. v: of the state (nv)"""
         rows, pushes = self.plan.layout.counts
-        out = np.empty((3, rows)), np.empty((3, pushes)), np.empty((len(self.tasks), 4))
+        out = np.empty((3, rows)), np.empty((3, pushes)), np.empty((len(self.tasks), 5))
         compare(self.plan, (solution.block, solution.kinds), (answer.v_plus, v, answer.p), answer.dt, out)
         return out[:2], out[2]
 
@@ -178,27 +153,40 @@ class TaskProblem:
         r = self.request
         return name_of(r.robot, r.contacts.keys, len(self.plan.own["corners"]), self.apart, number)
 
-    def rows_of(self, solution: Solution, motions: Array, forces: Array) -> tuple[Array, Array, Array]:
-        """Return rows on the coordinates of the levels: of the active limits (k, ·), of rows on v̇ (r, nv) and on f (r, 3n); and
-        the friction per normal force of contacts that slide (n, 2)."""
-        which, k, n = (solution.active, motions, forces), len(solution.active), len(solution.kinds)
-        found, friction = np.empty((k + len(motions), self.request.robot.na + 3 * n)), np.empty((n, 2))
-        modes, bounds = (solution.kinds, solution.directions), (self.apart.rows, self.apart.least)
-        size = rows_on_levels(self.method.finish, self.plan, bounds, modes, (solution.block,), which, (found, friction))
-        return found[:k, :size], found[k:, :size], friction
+    def obstacles(self, before: Request, solution: Solution, k: int) -> tuple[str, ...]:
+        """Return what prevents task k, by decreasing influence. before: request with the state as it was"""
+        plan, bounds, s = self.plan, (self.apart.rows, self.apart.least), solution
+        plan.limit(before.robot, before.law, self.stack.limits)
+        shares = np.empty(len(s.active) + len(self.tasks) + len(s.kinds) + len(OTHERS))
+        found = s.block, s.active, s.multipliers
+        if not find_shares(self.method.finish, plan, bounds, (s.kinds, s.directions), found, k, (shares,)):
+            # the records hold another tick
+            self._prepare(before)
+            again = self._run(before, limited=False, solves=False)
+            assert again is not None
+            s.block[-1] = again.block[-1]
+            return self.obstacles(before, solution, k)
+        sizes = shares.tolist()
+        least = SHARE * max(sizes)
+        named = sorted(((size, self._obstacle(i, solution)) for i, size in enumerate(sizes) if size > least), reverse=True)
+        return tuple(dict.fromkeys(name for _, name in named)) or ("its own rows contradict each other",)
 
-
-SHARE = 1e-3
-"""Obstacles with a smaller share of the largest one are not named."""
-
-Groups = list[tuple[str, Array]]
-"""Pairs (name, rows)."""
+    def _obstacle(self, i: int, solution: Solution) -> str:
+        """Return the name of an obstacle, by its place among the shares of `find_shares`."""
+        if i < len(solution.active):
+            return self.name(int(solution.active[i]))
+        i -= len(solution.active)
+        if i < len(self.tasks):
+            return f"task {self.tasks[i].label()}"
+        i -= len(self.tasks)
+        if i < len(solution.kinds):
+            return f"contact {self.request.contacts.keys[i]} ({'slides' if solution.kinds[i] == SLIDE else 'sticks'})"
+        return OTHERS[i - len(solution.kinds)]
 
 
 def outcomes_of(
     problem: TaskProblem,
     before: Request,
-    stack: TaskStack,
     solution: Solution,
     answer: Prediction,
     differences: Callable[[], tuple[str, ...]],
@@ -208,9 +196,9 @@ def outcomes_of(
     before: request with the state as it was; differences: returns contacts whose predicted modes differ, in words
     """
     outcomes, (achieved, largest) = [], problem.compare(solution, answer, before.state.v)
-    find, words = partial(_obstacles, before, stack, solution), tuple[str, ...]()
+    find, words = partial(problem.obstacles, before, solution), tuple[str, ...]()
     tasks = zip(problem.tasks, problem.plan.layout.spans, largest.tolist(), strict=True)
-    for k, (task, (first, last), (unlike, off, missed, size)) in enumerate(tasks):
+    for k, (task, (first, last), (unlike, off, missed, size, _)) in enumerate(tasks):
         close = MET * max(1.0, size)
         if unlike > close and not words:  # the same ones for all tasks
             words = differences()
@@ -220,97 +208,3 @@ def outcomes_of(
         values = achieved[isinstance(task, ContactTask)][:, first:last]
         outcomes.append(TaskOutcome(task.label(), task.level, values, missed, off <= close, changed, k, find))
     return tuple(outcomes)
-
-
-def _obstacles(before: Request, stack: TaskStack, solution: Solution, k: int) -> tuple[str, ...]:
-    """Return what prevents task k, by decreasing influence."""
-    problem = TaskProblem(before, stack)
-    every, at = problem.asked(solution.block), problem.equations(solution.block)
-    asked, nv, n3 = every[k], len(at.motion), len(at.force)
-    (A, wanted, drift, roots), value = asked.rows, at.force if asked.of_force else at.motion
-    gradient = A.T @ (roots**2 * (A @ value + drift - wanted))
-    if np.linalg.norm(gradient) < 1e-9 * np.linalg.norm(wanted):
-        return (DAMPED,) if solution.damped else ("its own rows contradict each other",)
-    found: list[tuple[float, str]] = []
-    others = [(other, A_k) for i, other in enumerate(every) if i != k and (A_k := _pull(asked, other, at)) is not None]
-    stacked = [
-        (roots[:, None] * A, asked.of_force),
-        (gradient[None], asked.of_force),
-        *((A_k, o.of_force) for o, A_k in others),
-    ]
-    motions = np.vstack([np.zeros((len(rows), nv)) if of_force else rows for rows, of_force in stacked])
-    forces = np.vstack([rows if of_force else np.zeros((len(rows), n3)) for rows, of_force in stacked])
-    limits, coordinates, friction = problem.rows_of(solution, motions, forces)
-    # the error that is left if only contacts and dynamics restrict the task, with its gradient
-    weighted, target = coordinates[: len(A)], roots * (wanted - drift - A @ value)
-    reached = _span(weighted, float(np.abs(roots[:, None] * A).max()))
-    rest = reached @ (reached.T @ target) - target
-    if np.linalg.norm(rest) > MET * max(1.0, float(np.linalg.norm(wanted))):
-        fixed = _fixed(problem, solution.kinds, friction)
-        found += [(1.0, "the contacts do not transmit this force")] if asked.of_force else _shares(fixed, A.T @ (roots * rest))
-    free = coordinates[len(A)]
-    if np.linalg.norm(free) > 1e-7 * np.linalg.norm(A) * np.linalg.norm(gradient):
-        level, start, groups = problem.plan.layout.levels.index(asked.task.level), len(A) + 1, []
-        for i in np.flatnonzero(solution.hinders()[: level + 1].any(axis=0)).tolist():
-            groups.append((problem.name(int(solution.active[i])), limits[i : i + 1]))
-        for other, rows in others:
-            groups.append((f"task {other.task.label()}", coordinates[start : start + len(rows)]))
-            start += len(rows)
-        found += _shares(groups, free)
-    if solution.damped and not asked.of_force:
-        found.append((max((share for share, _ in found), default=1.0), DAMPED))
-    largest = max((share for share, _ in found), default=0.0)
-    named = sorted(((share, name) for share, name in found if share > SHARE * largest), reverse=True)
-    return tuple(dict.fromkeys(name for _, name in named)) or ("its own rows contradict each other",)
-
-
-def _span(A: Array, scale: float) -> Array:
-    """Return an orthonormal basis of the columns of A, as columns. scale: size of entries of A that are not zero"""
-    columns, values, _ = np.linalg.svd(A, full_matrices=False)
-    return columns[:, values > 1e-9 * scale]
-
-
-def _pull(asked: Asked, other: Asked, at: Equations) -> Array | None:
-    """Return the rows of a task of a higher level, or the gradient of one of the same level; None for one of a lower level."""
-    if other.task.level > asked.task.level:
-        return None
-    A, wanted, drift, roots = other.rows
-    if other.task.level < asked.task.level:
-        return A
-    value = at.force if other.of_force else at.motion
-    return (A.T @ (roots**2 * (A @ value + drift - wanted)))[None]
-
-
-def _fixed(problem: TaskProblem, kinds: Array, friction: Array) -> Groups:
-    """Return rows on v̇ that cannot change: held contacts, closures, dynamics of unactuated joints. kinds, friction: of the
-    contact modes (n), (n, 2)"""
-    groups, r, dynamics = list[tuple[str, Array]](), problem.request, problem.method.problem.dynamics
-    own, u = dynamics.own, r.robot.tree.u
-    pushes = [own["G"][:, u]]
-    for i, key in enumerate(r.contacts.keys):
-        rows, kind = own["J"][3 * i : 3 * i + 3], kinds[i]
-        if kind == OPEN:
-            continue
-        sticks = kind == STICK and r.contacts.mu[i] > 0.0
-        pushes.append(rows[:, u] if sticks else (np.array([*friction[i], 1.0]) @ rows[:, u])[None])
-        groups.append((f"contact {key} ({'slides' if kind == SLIDE else 'sticks'})", rows if sticks else rows[2:]))
-    groups.append(("closed chains", own["G"]))
-    _, values, spans = np.linalg.svd(np.vstack(pushes))
-    rank = int((values > 1e-9 * values.max(initial=0.0)).sum())
-    groups.append(("no contact force acts on the base this way", spans[rank:] @ dynamics.given.own["M"][u]))
-    return groups
-
-
-def _shares(groups: Groups, gradient: Array) -> list[tuple[float, str]]:
-    """Return the size of each group's part in the gradient, as the smallest combination of all rows that gives it."""
-    groups = [(name, rows) for name, rows in groups if len(rows) and rows.any()]
-    if not groups:
-        return []
-    scaled = [rows / np.linalg.norm(rows) for _, rows in groups]
-    factors = np.linalg.lstsq(np.vstack(scaled).T, gradient, rcond=1e-9)[0]
-    shares, start = [], 0
-    for (name, _), rows in zip(groups, scaled, strict=True):
-        part = rows.T @ factors[start : start + len(rows)]
-        shares.append((float(np.linalg.norm(part)), name))
-        start += len(rows)
-    return shares

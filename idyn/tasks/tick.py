@@ -14,9 +14,9 @@ from idyn.prediction.finish import OUT, Finish, verify
 from idyn.solvers.linalg import axpy, copy, dot, fill
 from idyn.solvers.pool import empty
 from idyn.tasks.held import OPEN, SLIDE, STICK, closing, solve_base
-from idyn.tasks.limits import Answer, count_limits, fill_coordinates, fill_slacks, of_forces
+from idyn.tasks.limits import Answer, count_limits, fill_slacks, of_forces
 from idyn.tasks.motion import NORMAL
-from idyn.tasks.nearest import FEASIBLE, Pair, fill_row, solve_tasks, tasks_of, tick_of
+from idyn.tasks.nearest import FEASIBLE, Pair, solve_tasks
 from idyn.tasks.plan import COUNT, FIRST, KIND, Plan, begin, equations_in, limits_of
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.inputs import CONTACTS, Arrays, read_given
@@ -39,9 +39,9 @@ SolvedValues = tuple[int, int, int, bool, int, int, bool]
 certified as the law's. Returning a named tuple to Python would cost a microsecond."""
 
 
-@entry(Finish, Plan, GIVEN, APART, RESULTS, bool)
-def run_tick(f: Finish, plan: Plan, given: Given, apart: Pair, results: Results, limited: bool) -> SolvedValues:
-    """Run one tick for the intended modes; without its solution if Python fills equations. Return `SolvedValues`.
+@entry(Finish, Plan, GIVEN, APART, RESULTS, bool, bool)
+def run_tick(f: Finish, plan: Plan, given: Given, apart: Pair, results: Results, limited: bool, solves: bool) -> SolvedValues:
+    """Run one tick for the intended modes, with or without its solution. Return `SolvedValues`.
 
     given: (q, v, applied force (nv) or (0)); contacts, see `idyn.terms.inputs.CONTACTS`; forces of the last tick in the world
         (n, 3), or (0, 3), and its torques (na), or (0); (angles of the actuated joints (na), placements (njoints, 12), origin
@@ -61,7 +61,7 @@ def run_tick(f: Finish, plan: Plan, given: Given, apart: Pair, results: Results,
     else:
         fill(plan.last, np.nan)
     malformed = begin(d, plan, bodies, found[0], modes[0])
-    if malformed >= 0 or plan.by_python:
+    if malformed >= 0 or not solves:
         return malformed, 0, 0, True, 0, 0, False
     return solve_modes(f, plan, apart, results, limited)
 
@@ -127,28 +127,6 @@ def fill_friction(d: Dynamics, plan: Plan, modes: Pair, friction: Array) -> None
         friction[i, 0], friction[i, 1] = (mu * x, mu * y) if moves else (0.0, 0.0)
 
 
-@entry(Finish, Plan, APART, MODES, (Vector,), (Indices, Matrix, Matrix), written((Matrix, Matrix)))
-def rows_on_levels(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Arrays, which: Arrays, out: Pair) -> int:
-    """Fill rows on the coordinates of the levels of some limits, and of rows on v̇ and on f, and the friction of contacts that
-    slide. Return the number of coordinates.
-
-    found: tuple of the block; which: (numbers of limits (k), rows on v̇ (r, nv), rows on f (r, 3n))
-    out: (rows (k + r, ·), wide enough; friction per normal force (n, 2))
-    """
-    (numbers, motions, forces), (rows, friction), d = which, out, f.problem.dynamics
-    fill_friction(d, plan, modes, friction)
-    empty(plan.pool)
-    at = equations_in(found[0], plan.rows, plan.pushes, len(d.given.v), len(modes[0]))
-    tasks, pushes = tasks_of(plan.pool, at.A, at.values, plan.ends), tasks_of(plan.pool, at.F, at.pushes, plan.ends_of_forces)
-    tick = tick_of(d, plan, (modes[0], friction), tasks, pushes, limits_of(plan, modes[0], apart, True))
-    D = len(tick.levels.beta)
-    for k in range(len(numbers)):
-        fill_row(d, tick, numbers[k], rows[k, :D])
-    for r in range(len(motions)):
-        fill_coordinates(d, tick.held, tick.levels, (motions[r], forces[r]), rows[len(numbers) + r, :D])
-    return D
-
-
 @entry(Finish, Plan, APART, (Vector, Vector, Vector), (Indices,), MODES)
 def fill_modes(f: Finish, plan: Plan, apart: Pair, answer: Arrays, intended: Arrays, out: Pair) -> bool:
     """Fill the contact modes of a prediction. A contact that is meant to slide keeps this mode while it is closed. Return
@@ -202,7 +180,8 @@ def compare(plan: Plan, found: Arrays, answer: Arrays, dt: float, out: tuple[Arr
 
     found: (block of `Equations`, kinds of the modes (n)); answer: (v⁺, v, p)
     out: (rows asked, held, predicted of motions (3, ·), of forces (3, ·);
-        largest |held − predicted|, |asked − held|, |asked − predicted| and |asked| of each task (k, 4))
+        largest |held − predicted|, |asked − held|, |asked − predicted| and |asked| of each task, and its weighted sum of
+        squares of asked − predicted (k, 5))
     """
     (block, kinds), (v_plus, v, p), (of_motions, of_forces, largest) = found, answer, out
     at = equations_in(block, plan.rows, plan.pushes, len(v), len(kinds))
@@ -219,3 +198,4 @@ def compare(plan: Plan, found: Arrays, answer: Arrays, dt: float, out: tuple[Arr
             far = abs(held - predicted), abs(asked - held), abs(asked - predicted), abs(asked)
             for c in range(4):
                 largest[k, c] = max(largest[k, c], far[c])
+            largest[k, 4] += (values[2, i] * far[2]) ** 2

@@ -206,6 +206,7 @@ def read_given(given: Given, state: Arrays, contacts: Arrays, last: Array) -> bo
     # check shapes, finite values and unit quaternions
     (q, v, applied), (bodies, others, points, normals, tangents, mu, gaps, radii) = state, contacts
     n, nv = len(given.mu), len(given.v)
+    given.ticks += 1
     shaped = len(q) == given.model.nq and len(v) == nv and (len(applied) == 0 or len(applied) == nv)
     shaped = shaped and len(bodies) == len(others) == len(mu) == len(gaps) == len(radii) == n
     shaped = shaped and points.shape == (n, 3) and normals.shape == (n, 3) and tangents.shape == (n, 3)

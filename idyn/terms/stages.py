@@ -90,6 +90,7 @@ class Given(ArrayRecord):
     contact_drift: bool  # whether that of contacts is included; written by the callers of `read_given`
     dependent: bool  # whether contact rows may depend on each other, so that their drift may contradict the mechanism
     q: Vector  # configuration (nq)
+    ticks: int  # changes with each call of `read_given`, and with the ground model
     slope: Matrix  # ∂h/∂v, for the law `mujoco` with the integrator `implicit`; undefined otherwise (nv, nv)
     own_slope: Matrix
     # contact rows of the C interface, where joint axes are not known; empty: J and J̇ v follow from axes and points. The frames
@@ -112,11 +113,11 @@ class Given(ArrayRecord):
     def set_ground(self, ground: Ground, dt: float) -> None:
         """Set the parameters of the ground model for the period dt [s], except ρ."""
         self.put(noise=ground.noise, recovery_speed=ground.recovery_speed, touching=ground.touching)
-        self.put(independent=ground.independent, keep=ground.keeps(dt), dt=dt, drift=ground.drift)
+        self.put(independent=ground.independent, keep=ground.keeps(dt), dt=dt, drift=ground.drift, ticks=self.ticks + 1)
 
     def set_memory(self, ground: Ground, dt: float, remembers: bool) -> None:
         """Set ρ = T_p/dt of the ground model. remembers: whether there is a last tick with contact impulses; otherwise ρ = 0"""
-        self.put(rho=ground.memory / dt if remembers else 0.0, remembers=remembers)
+        self.put(rho=ground.memory / dt if remembers else 0.0, remembers=remembers, ticks=self.ticks + 1)
 
 
 class Dynamics(ArrayRecord):
