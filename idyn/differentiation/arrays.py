@@ -123,7 +123,7 @@ def split(A: Array, order: Array, Q: Array) -> int:
     H, place, s = stack_array((columns, columns)), stack_array(rows), stack_array(columns)
     for j in range(rows):
         place[j] = j
-    rank = reduce_rows(A, place, (0, rows), H, 0, 0.0)
+    rank = reduce_rows(A, place.reshape((1, rows)), (0, rows), H, 0, 0.0)
     for j in range(rows):
         order[j] = int(place[j])
     fill_rows(Q, 0.0)

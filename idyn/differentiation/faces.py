@@ -6,6 +6,7 @@ import numpy as np
 
 from idyn.laws.law import SLIPS, is_free
 from idyn.library.kernels import compiled, stack_array
+from idyn.solvers.linalg import magnitude
 from idyn.solvers.rows import solve_and_span
 from idyn.types import Array
 
@@ -56,9 +57,7 @@ class Friction(NamedTuple):
 @compiled
 def fill_basis(friction: Friction, mu: Array, p: Array, u_hat: Array, basis: Basis) -> int:
     """Fill the basis at impulses p (3n) and velocities û with the allowance (3n). Return whether contacts slide."""
-    largest, free, kinds = SMALLEST, False, STICKING
-    for each in p:
-        largest = max(largest, abs(each))
+    largest, free, kinds = max(SMALLEST, magnitude(p)), False, STICKING
     for i in range(len(mu)):
         free = free or is_free(mu[i], friction.unlimited)
     in_cones = free and _all_in_cones(friction, mu, p, 1e-9 * largest)

@@ -17,6 +17,7 @@ from idyn.solvers.linalg import (
     fill_rows,
     forward,
     forward_rows,
+    magnitude,
     multiply,
     multiply_transposed,
     product,
@@ -297,9 +298,7 @@ def _choose(x: Expansion, choice: Choice, span: Span, a: Array) -> None:
 @compiled
 def _mark_edges(x: Expansion, basis: Basis, multipliers: Array) -> None:
     """Add the code EDGE to contacts with a tight facet that does not restrict the selection."""
-    largest = SMALLEST
-    for each in x.impulses[P]:
-        largest = max(largest, abs(each))
+    largest = max(SMALLEST, magnitude(x.impulses[P]))
     for t in range(basis.counts[FACETS]):
         if not multipliers[t] > NEAR * largest:
             basis.codes[int(basis.tight[t, 0])] |= EDGE

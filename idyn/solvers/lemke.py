@@ -7,7 +7,7 @@ import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.records import Matrix, Vector
-from idyn.solvers.linalg import lu_refined
+from idyn.solvers.linalg import lu_refined, magnitude
 from idyn.status import PIVOT_LIMIT, RAY, SINGULAR, SOLVED
 from idyn.types import Array
 
@@ -194,11 +194,9 @@ def _leaving_row(T: Array, c: int, row: Array, column: Array, tie: float) -> int
     """Lexicographic ratio test: return the row that first blocks the entering column, −1 if no row does (a ray)."""
     n = T.shape[1]
     entering, values, ratio = T[c], T[n + 1], stack_array(n)
-    candidates, largest, best = stack_array(n, np.bool_), 0.0, np.inf
+    candidates, best = stack_array(n, np.bool_), np.inf
     # ratios of the entries above the threshold
-    for i in range(n):
-        largest = max(largest, abs(entering[i]))
-    threshold = PIVOT_TOLERANCE * max(largest, 1.0)
+    threshold = PIVOT_TOLERANCE * max(magnitude(entering[:n]), 1.0)
     for i in range(n):
         each = values[i] / max(entering[i], threshold)
         ratio[i] = each if entering[i] > threshold else np.inf

@@ -142,6 +142,15 @@ def apply_transposed(A: Array, x: Array, y: Array) -> None:
 
 
 @compiled
+def magnitude(a: Array) -> float:
+    """Return the largest size |a_i|, 0 without elements."""
+    value = 0.0
+    for each in a:
+        value = max(value, abs(each))
+    return value
+
+
+@compiled
 def least(a: Array) -> float:
     """Return the least element; NaN if there is a NaN, ∞ if there are none."""
     value = np.inf
@@ -215,13 +224,9 @@ def lu_factor(A: Array) -> tuple[Array, Array, bool]:
 @compiled
 def lu_in_place(LU: Array, order: Array) -> bool:
     """Replace a matrix by the factors of `lu_factor`, fill the row order and return whether it is regular."""
-    n = len(LU)
-    largest = 0.0
-    # scale
+    n, largest = len(LU), 0.0
     for i in range(n):
-        order[i] = i
-        for j in range(n):
-            largest = max(largest, abs(LU[i, j]))
+        order[i], largest = i, max(largest, magnitude(LU[i]))
     for j in range(n):
         # pivot: the largest entry of column j
         p = j

@@ -9,7 +9,7 @@ at the end.
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import backward, copy, dot, fill, forward
+from idyn.solvers.linalg import backward, copy, dot, fill, forward, magnitude
 from idyn.status import CYCLE, PIVOT_LIMIT, RAY, SOLVED
 from idyn.types import Array
 
@@ -125,10 +125,7 @@ def ppm(Y: Array, r: Array, lengths2: Array, guess: Array, tolerance: float, max
     for j in range(n):  # start: the independent rows of the guess
         if guess[j] and append_row(F, Y, active, count, j, lengths2[j]):
             count += 1
-    largest = 0.0
-    for i in range(n):
-        largest = max(largest, abs(r[i]))
-    tolerance = max(tolerance, ZERO * largest)
+    tolerance = max(tolerance, ZERO * magnitude(r))
     anchor_count, horizon, pivots = -1, 1, 0
     while True:
         # w = Q z + r; the most negative slack enters
@@ -217,10 +214,7 @@ def dual_active_set(Y: Array, r: Array, lengths2: Array, tolerance: float, max_p
     n, m = Y.shape
     F, active, count = stack_array((m, m)), stack_array(m, np.int64), 0
     z, w, across, fall = stack_array(m), stack_array(n), stack_array(m), stack_array(m)
-    largest = 0.0
-    for i in range(n):
-        largest = max(largest, abs(r[i]))
-    tolerance = max(tolerance, ZERO * largest)
+    tolerance = max(tolerance, ZERO * magnitude(r))
     pivots = 0
     while True:
         # w = Q z + r; the most negative slack enters

@@ -6,7 +6,7 @@ import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.records import Matrix, Vector, written
-from idyn.solvers.linalg import axpy, fill, long_dot
+from idyn.solvers.linalg import axpy, dot, fill, long_dot
 from idyn.types import Array
 
 NEGLIGIBLE = 1e-9  # a row is dependent if its remaining part is at most this share of the longest row
@@ -33,12 +33,12 @@ def reflect(H: Array, count: int, x: Array) -> None:
 
 
 @compiled
-def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int, least: float) -> int:
+def reduce_rows(A: Array, B: Array, span: tuple[int, int], H: Array, start: int, least: float) -> int:
     """Reduce the rows span[0] … span[1] − 1 of a matrix whose rows are all in the coordinates of the first `start` reflectors.
     Add reflectors to H (columns, columns), apply them to these and to all later rows, and order the rows by the pivots. Return
     the number of reflectors.
 
-    A: transposed (columns, rows); b: right side, in the order of the rows (rows); least: length of rows that count as zero
+    A: transposed (columns, rows); B: right sides, in the order of the rows (·, rows); least: length of rows that count as zero
     """
     first, last = span
     (columns, rows), rank = A.shape, start
@@ -69,7 +69,8 @@ def reduce_rows(A: Array, b: Array, span: tuple[int, int], H: Array, start: int,
         if best != row:
             for j in range(columns):
                 A[j, row], A[j, best] = A[j, best], A[j, row]
-            b[row], b[best] = b[best], b[row]
+            for j in range(len(B)):
+                B[j, row], B[j, best] = B[j, best], B[j, row]
         # h ∝ row ± ‖row‖ e
         h, square = H[rank], 0.0
         for j in range(columns):
@@ -124,46 +125,44 @@ def solve_and_span(given: tuple[Array, Array], out: tuple[Array, Array], scale: 
 def solve_rows(given: tuple[Array, Array], z: Array, H: Array, scale: float) -> int:
     """Fill z as `solve_and_span` does, and the reflectors H (columns, columns). Return the rank of A."""
     (A, b), rows = given, given[0].shape[1]
-    rank = reduce_rows(A, b, (0, rows), H, 0, NEGLIGIBLE * scale)
+    B = b.reshape((1, rows))
+    rank = reduce_rows(A, B, (0, rows), H, 0, NEGLIGIBLE * scale)
+    compress(A, B, (0, rows), (0, rank))
     fill(z, 0.0)
-    _solve_level(A, b, (0, rows), (0, rank), z)
+    substitute(A, b, z[:rank])
     unreflect(H, rank, z)
     return rank
 
 
 @compiled
-def _solve_level(A: Array, b: Array, rows: tuple[int, int], columns: tuple[int, int], z: Array) -> None:
-    """Fill z[columns] with the least-squares solution of L z = b, L the lower trapezoidal block rows × columns of A."""
-    first, last = rows
-    start, end = columns
-    m, k = last - first, end - start
-    if m == k:  # forward substitution
-        for i in range(k):
-            s = b[first + i]
-            for j in range(i):
-                s -= A[start + j, first + i] * z[start + j]
-            z[start + i] = s / A[start + i, first + i]
+def compress(A: Array, B: Array, span: tuple[int, int], columns: tuple[int, int]) -> None:
+    """Rotate reduced rows so that the first ones are a triangle and those behind have no part: their least squares.
+
+    A, B: as of `reduce_rows`; span: of the rows; columns: of the reflectors that they have added
+    """
+    (first, last), (start, end) = span, columns
+    m, rank = last - first, end - start
+    if m == rank:
         return
-    # Householder reflections from the left, L = Q R; column j of L is a row of the transposed matrix
-    r = b[first:last]
-    for j in range(k):
-        h, square = A[start + j, first:last], 0.0
-        for i in range(j, m):
+    h = stack_array(m)
+    for j in range(rank - 1, -1, -1):
+        square = 0.0
+        for i in range(m):
+            h[i] = A[start + j, first + i] if i <= j or i >= rank else 0.0
             square += h[i] * h[i]
-        length = np.sqrt(square)
-        alpha = -length if h[j] > 0.0 else length
-        h[j] -= alpha
-        factor = 2.0 / (2.0 * length * abs(h[j]))
-        for c in range(j + 1, k + 1):  # the other columns, then b
-            other = A[start + c, first:last] if c < k else r
-            s = 0.0
-            for i in range(j, m):
-                s += h[i] * other[i]
-            for i in range(j, m):
-                other[i] -= factor * s * h[i]
-        h[j] = alpha  # the diagonal of R; the entries after it belong to the reflection and are not read again
-    for i in range(k - 1, -1, -1):
-        s = r[i]
-        for j in range(i + 1, k):
-            s -= A[start + j, first + i] * z[start + j]
-        z[start + i] = s / A[start + i, first + i]
+        length = -np.sqrt(square) if h[j] > 0.0 else np.sqrt(square)
+        h[j] -= length
+        factor = 1.0 / (length * h[j])
+        for c in range(start + j + 1 + len(B)):
+            row = A[c, first:last] if c <= start + j else B[c - start - j - 1, first:last]
+            axpy(factor * dot(h, row), h, row)
+
+
+@compiled
+def substitute(A: Array, b: Array, z: Array) -> None:
+    """Fill the first coordinates z of reduced rows, for their right sides b."""
+    for i in range(len(z)):
+        z[i] = b[i]
+        for j in range(i):
+            z[i] -= A[j, i] * z[j]
+        z[i] /= A[i, i]

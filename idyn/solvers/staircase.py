@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import axpy, copy, dot, fill, long_dot
+from idyn.solvers.linalg import axpy, copy, dot, fill, long_dot, magnitude
 from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix, zeros
 from idyn.types import Array
 
@@ -217,9 +217,7 @@ def restore(s: Active) -> int:
         _settle(s)
         worst = -1
         for level in range(len(s.multipliers)):
-            least, largest = 0.0, 0.0
-            for k in range(s.size[0]):
-                largest = max(largest, abs(s.multipliers[level, k]))
+            least, largest = 0.0, magnitude(s.multipliers[level, : s.size[0]])
             for k in range(s.size[0]):
                 value = s.multipliers[level, k]
                 if value < min(least, -ROUNDING * largest) and _is_first(s, level, k):
@@ -235,13 +233,10 @@ def restore(s: Active) -> int:
 @compiled
 def _is_first(s: Active, level: int, k: int) -> bool:
     """Return whether the multipliers of row k are zero above a level."""
+    first = True
     for above in range(level):
-        largest = 0.0
-        for j in range(s.size[0]):
-            largest = max(largest, abs(s.multipliers[above, j]))
-        if abs(s.multipliers[above, k]) > ROUNDING * largest:
-            return False
-    return True
+        first = first and not abs(s.multipliers[above, k]) > ROUNDING * magnitude(s.multipliers[above, : s.size[0]])
+    return first
 
 
 @compiled

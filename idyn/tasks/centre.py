@@ -9,7 +9,6 @@ In the axes of the base, R to the world, the first six rows of M are those of mo
 
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.records import Matrix, Vector, written
-from idyn.terms.inputs import finite
 from idyn.types import Array
 
 
@@ -41,8 +40,8 @@ def centroid(M: Array, v: Array, base: Array, out: Array) -> None:
 
 
 @compiled
-def fill_centre(terms: tuple[Array, ...], task: tuple[Array, ...], targets: tuple[Array, ...], out: tuple[Array, ...]) -> bool:
-    """Fill the equations A v̇ + drift = asked of a task on the centre of mass. Return False for malformed targets.
+def fill_centre(terms: tuple[Array, ...], task: tuple[Array, ...], targets: tuple[Array, ...], out: tuple[Array, ...]) -> None:
+    """Fill the equations A v̇ + drift = asked of a task on the centre of mass.
 
     terms: (M (nv, nv), h without applied forces (nv), v (nv), placement of the base (12), gravity [m/s²] (3), origin (3))
     task: (stiffness and damping (6), rows (r)); targets: (position, velocity, acceleration), each (3), empty if there is none
@@ -50,8 +49,6 @@ def fill_centre(terms: tuple[Array, ...], task: tuple[Array, ...], targets: tupl
     """
     (M, h, v, base, gravity, origin), (gains, rows), (A, asked, drift) = terms, task, out
     position, speed, push = targets
-    if not (finite(position) and finite(speed) and finite(push)):
-        return False
     at, m = stack_array(9), M[0, 0]
     centroid(M, v, base, at)
     for n in range(len(rows)):
@@ -62,4 +59,3 @@ def fill_centre(terms: tuple[Array, ...], task: tuple[Array, ...], targets: tupl
         drift[n] = turned(base, h[0], h[1], h[2], i) / m + gravity[i]
         for j in range(len(v)):
             A[n, j] = turned(base, M[0, j], M[1, j], M[2, j], i) / m
-    return True

@@ -11,7 +11,6 @@ from idyn.model.so3 import cross
 from idyn.solvers.linalg import copy, dot
 from idyn.tasks.motion import NORMAL, PRESSURE, VECTOR, Place, Task
 from idyn.tasks.read import Numbers
-from idyn.terms.inputs import finite
 from idyn.terms.stages import Given
 from idyn.types import Array
 
@@ -24,6 +23,8 @@ class ContactTask(Task, frozen=True, kw_only=True):
     """
 
     contacts: str | Sequence[str]
+
+    SELECTS = "contacts"
 
     def kind(self) -> int:
         """Return the kind of the equations, see `idyn.tasks.motion.PYTHON`. Raises InputError."""
@@ -38,10 +39,7 @@ class ContactTask(Task, frozen=True, kw_only=True):
 
     def place(self, robot: Robot) -> Place:
         which = np.zeros(len(self.contact_keys()), np.int64)
-        return Place(self.kind(), which, 0, len(which))
-
-    def fixed(self) -> bool:
-        return isinstance(self.contacts, (str, tuple))
+        return Place(self.kind(), which, len(which))
 
     def rows(self, present: tuple[str, ...]) -> Array:
         """Return the indices of the contacts among those that are present (k). Raises InputError for others and for none."""
@@ -63,6 +61,8 @@ class ForceTask(ContactTask, frozen=True, kw_only=True):
     normal: float | Numbers | None = None
     force: Numbers | None = None
 
+    TARGETS = (("normal", 1), ("force", 3))
+
     def label(self) -> str:
         return self.name or f"force of {', '.join(self.contact_keys())}"
 
@@ -74,9 +74,6 @@ class ForceTask(ContactTask, frozen=True, kw_only=True):
             raise InputError("normal", "expected exactly one of `normal` and `force`")
         return VECTOR if self.normal is None else NORMAL
 
-    def targets(self, count: int) -> dict[str, int]:
-        return {"normal": 1, "force": 3}
-
 
 class CenterOfPressureTask(ContactTask, frozen=True, kw_only=True):
     """Centre of pressure of contacts on a common plane: Σ f_N (x − point) has no part along the plane.
@@ -85,6 +82,8 @@ class CenterOfPressureTask(ContactTask, frozen=True, kw_only=True):
     """
 
     point: Numbers
+
+    TARGETS = (("point", 3),)
 
     def label(self) -> str:
         return self.name or f"centre of pressure of {', '.join(self.contact_keys())}"
@@ -97,20 +96,15 @@ class CenterOfPressureTask(ContactTask, frozen=True, kw_only=True):
             raise InputError("point", "expected 3 finite numbers, got None")
         return PRESSURE
 
-    def targets(self, count: int) -> dict[str, int]:
-        return {"point": 3}
-
 
 @compiled
-def fill_forces_of(g: Given, kind: int, which: Array, given: tuple[Array, Array], out: tuple[Array, Array]) -> bool:
-    """Fill the equations A f = asked of a contact task, which are zeros. Return False for a malformed target.
+def fill_forces_of(g: Given, kind: int, which: Array, given: tuple[Array, Array], out: tuple[Array, Array]) -> None:
+    """Fill the equations A f = asked of a contact task, which are zeros.
 
     kind: `NORMAL`, `VECTOR` or `PRESSURE`; which: the contacts (k); given: (target (1 or 3), origin [m] (3))
     out: (A (r, 3n), asked (r))
     """
     (target, origin), (A, asked) = given, out
-    if not finite(target):
-        return False
     if kind != PRESSURE:
         copy(target, asked)
     s0, n0, arm = g.tangents[which[0]], g.normals[which[0]], np.empty(3)
@@ -127,4 +121,3 @@ def fill_forces_of(g: Given, kind: int, which: Array, given: tuple[Array, Array]
             for c in range(3):
                 arm[c] = g.points[i, c] + origin[c] - target[c]
             A[0, 3 * i + 2], A[1, 3 * i + 2] = dot(s0, arm), arm[0] * t0[0] + arm[1] * t0[1] + arm[2] * t0[2]
-    return True

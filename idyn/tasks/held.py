@@ -15,9 +15,9 @@ import numpy as np
 
 from idyn.contact.ground import allowance
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import axpy, backward, cholesky, copy, copy_rows, dot, fill, forward
-from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix, zeros
-from idyn.solvers.rows import NEGLIGIBLE, reduce_rows, reflect, solve_rows, unreflect
+from idyn.solvers.linalg import axpy, backward, cholesky, copy, copy_rows, dot, fill, forward, scale
+from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix
+from idyn.solvers.rows import reduce_rows, reflect, solve_rows, substitute, unreflect
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
@@ -46,17 +46,18 @@ def hold(d: Dynamics, pool: Pool, kinds: Array, friction: Array) -> Held:
     g = d.given
     u, nu, na, m = g.model.u, len(g.model.u), len(g.model.a), count_columns(d, kinds)
     columns, of, P, Q = zero_matrix(pool, m, 3), indices(pool, m), zero_matrix(pool, m, nu), matrix(pool, nu, m)
-    place = stack_array(nu)
+    place = stack_array((1, nu))
     _fill_columns(d, (kinds, friction), (columns, of), P)
     for i in range(nu):
-        place[i] = i
+        place[0, i] = i
     rank = reduce_rows(P, place, (0, nu), Q, 0, 0.0)
-    order, bias = indices(pool, nu), zeros(pool, nu)
+    order, bias = indices(pool, nu), vector(pool, nu)
     for i in range(nu):
-        order[i] = int(place[i])
-    _add_last_push(d, bias)
+        order[i] = int(place[0, i])
     for i in range(nu):
-        bias[i] += g.h[u[i]]
+        bias[i] = g.h[u[i]]
+        for row in range(len(g.last) if g.rho > 0.0 else 0):
+            bias[i] += g.rho * d.J[row, u[i]] * g.last[row] / g.dt
     held, z, base = matrix(pool, m + nu - rank, nu + na + 1), matrix(pool, nu - rank, nu), zero_matrix(pool, nu, na + 1)
     _fill_unreached(P, order, rank, z)
     fill_held(d, kinds, (z, bias), held)
@@ -90,10 +91,8 @@ def fill_forces(held: Held, load: Array, inner: Array, force: Array) -> None:
     (m, _), r = held.P.shape, len(held.order)
     at = stack_array(m)
     for k in range(r):
-        s = load[held.order[k]]
-        for j in range(k):
-            s -= held.P[j, k] * at[j]
-        at[k] = s / held.P[k, k]
+        at[k] = load[held.order[k]]
+    substitute(held.P, at, at[:r])
     copy(inner, at[r:])
     unreflect(held.Q, r, at)
     fill(force, 0.0)
@@ -143,35 +142,22 @@ def _fill_columns(d: Dynamics, contact: tuple[Array, Array], B: tuple[Array, Arr
     for i in range(len(kinds)):
         if kinds[i] == OPEN:
             continue
-        if sticks(d, kinds, i):
-            for r in range(3):
-                columns[c, r], of[c] = 1.0, i
-                for j in range(len(u)):
-                    P[c, j] = d.J[3 * i + r, u[j]]
-                c += 1
+        first, tangential = c, sticks(d, kinds, i)
+        if tangential:
+            columns[c, 0] = columns[c + 1, 1] = columns[c + 2, 2] = 1.0
         else:
             s, t = friction[i]
             length = np.sqrt(1.0 + s * s + t * t)
-            columns[c, 0], columns[c, 1], columns[c, 2], of[c] = s / length, t / length, 1.0 / length, i
-            for r in range(3):
-                for j in range(len(u)):
-                    P[c, j] += d.J[3 * i + r, u[j]] * columns[c, r]
-            c += 1
+            columns[c, 0], columns[c, 1], columns[c, 2] = s / length, t / length, 1.0 / length
+        c += 3 if tangential else 1
+        for k in range(first, c):
+            of[k] = i
+            for j in range(len(u)):
+                P[k, j] = dot(columns[k], d.J[3 * i : 3 * i + 3, u[j]])
     for k in range(len(d.G)):
         of[c + k] = -1
         for j in range(len(u)):
             P[c + k, j] = d.G[k, u[j]]
-
-
-@compiled
-def _add_last_push(d: Dynamics, push: Array) -> None:
-    """Add ρ J_uᵀ f⁻ (nu)."""
-    g = d.given
-    u = g.model.u
-    if g.rho > 0.0:
-        for row in range(len(g.last)):
-            for i in range(len(u)):
-                push[i] += g.rho * d.J[row, u[i]] * g.last[row] / g.dt
 
 
 @compiled
@@ -185,10 +171,10 @@ def fill_held(d: Dynamics, kinds: Array, unactuated: tuple[Array, Array], held: 
             continue
         for r in range(0 if sticks(d, kinds, i) else 2, 3):
             speed = d.drift[3 * i + r] + (allowance(g, i) if r == 2 else 0.0)
-            _split(d, d.J[3 * i + r], -((1.0 - g.keep) * dot(d.J[3 * i + r], g.v) + speed) / g.dt, held[c])
+            split(d, d.J[3 * i + r], -((1.0 - g.keep) * dot(d.J[3 * i + r], g.v) + speed) / g.dt, held[c])
             c += 1
     for k in range(len(d.G)):
-        _split(d, d.G[k], -(d.rate[k] + dot(d.G[k], g.v)) / g.dt, held[c])
+        split(d, d.G[k], -(d.rate[k] + dot(d.G[k], g.v)) / g.dt, held[c])
         c += 1
     for k in range(len(z)):
         row = held[c + k]
@@ -202,7 +188,7 @@ def fill_held(d: Dynamics, kinds: Array, unactuated: tuple[Array, Array], held: 
 
 
 @compiled
-def _split(d: Dynamics, row: Array, wanted: float, out: Array) -> None:
+def split(d: Dynamics, row: Array, wanted: float, out: Array) -> None:
     """Fill a row: unactuated columns, actuated ones, right side."""
     u, a = d.given.model.u, d.given.model.a
     for i in range(len(u)):
@@ -214,43 +200,18 @@ def _split(d: Dynamics, row: Array, wanted: float, out: Array) -> None:
 
 @compiled
 def _eliminate(held: Array, base: Array) -> int:
-    """Eliminate the unactuated columns by Householder reflections from the left, and fill (E, e) of v̇_u = e − E v̇_a
-    (nu, na + 1). Return the number of rows used. Directions of v̇_u that no row determines stay 0."""
-    (rows, width), nu = held.shape, len(base)
-    h, s, place, rank, scale = stack_array(rows), stack_array(width), stack_array(nu, np.int64), 0, 0.0
-    for k in range(nu):
-        place[k] = k
-    for k in range(min(nu, rows)):
-        # the longest remaining column
-        best, largest = k, -1.0
-        for j in range(k, nu):
-            square = 0.0
-            for i in range(k, rows):
-                square += held[i, j] * held[i, j]
-            if square > largest:
-                best, largest = j, square
-        scale = max(scale, largest)
-        if largest <= NEGLIGIBLE * NEGLIGIBLE * scale:
-            break
-        place[k], place[best] = place[best], place[k]
-        for i in range(rows):
-            held[i, k], held[i, best] = held[i, best], held[i, k]
-        length = np.sqrt(largest) if held[k, k] <= 0.0 else -np.sqrt(largest)
-        fill(s, 0.0)
-        for i in range(k, rows):
-            h[i] = held[i, k] - (length if i == k else 0.0)
-            axpy(h[i], held[i], s)
-        factor = 1.0 / (length * h[k])  # −2/hᵀh, as hᵀh = −2 length h_k
-        for i in range(k, rows):
-            axpy(factor * h[i], s, held[i])
-        rank += 1
+    """Eliminate the unactuated columns by reflections from the left, and fill (E, e) of v̇_u = e − E v̇_a (nu, na + 1). Return
+    the number of rows used. Directions of v̇_u that no row determines stay 0."""
+    place, reflectors = stack_array((1, len(base))), stack_array((len(held), len(held)))
+    for k in range(len(base)):
+        place[0, k] = k
+    rank = reduce_rows(held, place, (0, len(base)), reflectors, 0, 0.0)
     for k in range(rank - 1, -1, -1):
-        solved = base[place[k]]
-        copy(held[k, nu:], solved)
+        solved = base[int(place[0, k])]
+        copy(held[k, len(base) :], solved)
         for j in range(k + 1, rank):
-            axpy(-held[k, j], base[place[j]], solved)
-        for c in range(len(solved)):
-            solved[c] /= held[k, k]
+            axpy(-held[k, j], base[int(place[0, j])], solved)
+        scale(1.0 / held[k, k], solved)
     return rank
 
 
@@ -276,8 +237,6 @@ def closing(d: Dynamics, pool: Pool) -> Closing:
             L[i, j] = g.M[u[i], u[j]]
     cholesky(L)
     inverse, reflectors, each = matrix(pool, k3, k3), matrix(pool, k3, k3), matrix(pool, k3, k3)
-    if k3 == 0:
-        return Closing(L, inverse, moved, asked)
     for k in range(k3):
         one[k, k], asked[k] = 1.0, -(d.rate[k] + dot(d.G[k], g.v)) / g.dt
         for i in range(nu):

@@ -17,7 +17,7 @@ import numpy as np
 from idyn.library.kernels import compiled, stack_array
 from idyn.solvers.linalg import axpy, dot, fill, long_dot
 from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix, zeros
-from idyn.solvers.rows import NEGLIGIBLE, reduce_rows
+from idyn.solvers.rows import NEGLIGIBLE, compress, reduce_rows, substitute
 from idyn.tasks.held import Held, fill_factors
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
@@ -197,19 +197,11 @@ def _reduce_forces(F: Array, ends: Array, least: Array, H: Array, out: tuple[Arr
     """Reduce the rows of forces in the coordinates of internal forces, level by level. Rows that these do not change become
     rows on y alone. out: (row of each coordinate, its level, number of coordinates before each level)"""
     (pivots, level_of, ranks), internal, first, rank = out, len(H), 0, 0
-    place, line = stack_array(F.shape[1]), stack_array(F.shape[1])
     ranks[0] = 0
     for level in range(len(ends)):
         last = ends[level]
-        for i in range(first, last):
-            place[i] = i
-        start, rank = rank, reduce_rows(F[:internal], place, (first, last), H, rank, least[level])
-        for c in range(internal, len(F)):
-            for i in range(first, last):
-                line[i] = F[c, int(place[i])]
-            for i in range(first, last):
-                F[c, i] = line[i]
-        _compress(F, (first, last), (start, rank), internal)
+        start, rank = rank, reduce_rows(F[:internal], F[internal:], (first, last), H, rank, least[level])
+        compress(F[:internal], F[internal:], (first, last), (start, rank))
         for j in range(start, rank):
             pivots[j], level_of[j] = first + j - start, level
         for i in range(first + rank - start, last):
@@ -313,49 +305,19 @@ def _reduce_motions(X: Array, k: int, ends: Array, least: Array, H: Array, out: 
     for j in range(na):
         for i in range(k):
             size = max(size, abs(X[j, i]))
-    kept = reduce_rows(X[:na], X[na], (0, k), H, 0, NEGLIGIBLE * max(size, 1e-3))
-    _compress(X, (0, k), (0, kept), na)
-    for j in range(kept):
-        fixed[j] = X[na, j]
-        for c in range(j):
-            fixed[j] -= X[c, j] * fixed[c]
-        fixed[j] /= X[j, j]
+    kept = reduce_rows(X[:na], X[na:], (0, k), H, 0, NEGLIGIBLE * max(size, 1e-3))
+    compress(X[:na], X[na:], (0, k), (0, kept))
+    substitute(X, X[na], fixed[:kept])
     for j in range(kept):
         axpy(-fixed[j], X[j, k:], X[na, k:])
     rank, first = kept, k
     for level in range(len(ends)):
-        start, rank = rank, reduce_rows(X[:na], X[na], (first, ends[level]), H, rank, least[level])
-        _compress(X, (first, ends[level]), (start, rank), na)
+        start, rank = rank, reduce_rows(X[:na], X[na:], (first, ends[level]), H, rank, least[level])
+        compress(X[:na], X[na:], (first, ends[level]), (start, rank))
         for j in range(start, rank):
             pivots[j], level_of[j] = first + j - start, level
         first = ends[level]
     return kept, rank
-
-
-@compiled
-def _compress(A: Array, span: tuple[int, int], columns: tuple[int, int], extra: int) -> None:
-    """Rotate the rows of a level so that the first ones are a triangle and those behind have no part: its least squares.
-
-    A: transposed (·, rows); span: of the rows; columns: of the coordinates that the level adds; extra: rows of A from which on
-    they are rotated, too
-    """
-    (first, last), (start, end) = span, columns
-    m, rank = last - first, end - start
-    if m == rank:
-        return
-    h = stack_array(m)
-    for j in range(rank - 1, -1, -1):
-        square = 0.0
-        for i in range(m):
-            h[i] = A[start + j, first + i] if i <= j or i >= rank else 0.0
-            square += h[i] * h[i]
-        length = -np.sqrt(square) if h[j] > 0.0 else np.sqrt(square)
-        h[j] -= length
-        factor = 1.0 / (length * h[j])
-        for c in range(len(A)):
-            if c <= start + j or c >= extra:
-                row = A[c, first:last]
-                axpy(factor * dot(h, row), h, row)
 
 
 @compiled

@@ -6,7 +6,7 @@ so that A is the Jacobian. Without a position target there is no position feedba
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -32,24 +32,25 @@ class Place(NamedTuple):
 
     kind: `JOINTS` and the others; which: rows of the frame or of the centre of mass, or numbers of the joints (r), or of the
         contacts (k)
-    gains: how many; joint: of the frame, or k; offset: axes and origin of the frame in the joint frame (12)
+    joint: of the frame, or k; offset: axes and origin of the frame in the joint frame (12)
     """
 
     kind: int
     which: Array
-    gains: int
     joint: int = 0
     offset: Array = NO_OFFSET
 
 
-class Rows(NamedTuple):
-    """Equations A x + drift = asked of a task: A (r, nv), or (r, 3n) for tasks on contact forces; asked, drift (r).
-    roots: square roots of the weights (r)"""
+class Part(NamedTuple):
+    """One task among the equations: A x + drift = asked."""
 
-    A: Array
-    asked: Array
-    drift: Array
-    roots: Array
+    A: Array  # (r, nv), or (r, 3n)
+    asked: Array  # (r)
+    drift: Array  # (r)
+    roots: Array  # square roots of the weights (r)
+    x: Array  # v̇ or f
+    level: int  # among those that are present
+    of_force: bool
 
 
 class TaskMotion:
@@ -79,6 +80,11 @@ class Task(Record, frozen=True):
     weight: float | Numbers = 1.0
     level: int = 0
 
+    TARGETS: ClassVar[tuple[tuple[str, int], ...]] = ()
+    """Targets that kernels read, with their sizes; 0: the number of equations."""
+    SELECTS: ClassVar[str]
+    """Field that selects rows, joints or contacts."""
+
     def label(self) -> str:
         """Return the name in outcomes."""
         raise NotImplementedError
@@ -89,7 +95,7 @@ class Task(Record, frozen=True):
 
     def fixed(self) -> bool:
         """Return whether the rows stay the same ones: whether what selects them cannot change in place."""
-        return True
+        return isinstance(getattr(self, self.SELECTS), tuple | str | None)
 
     def structure(self, robot: Robot) -> Hashable:
         """Return what `place` depends on; None if no kernel fills the equations. Raises InputError."""
@@ -99,14 +105,14 @@ class Task(Record, frozen=True):
         """Return what the equations depend on besides numbers. Raises FrameNotFound, InputError."""
         raise NotImplementedError
 
-    def targets(self, count: int) -> dict[str, int]:
-        """Return the names of the targets that kernels read, with their sizes. count: number of equations"""
-        return {}
+    def targets(self, count: int) -> list[tuple[str, Any, int]]:
+        """Return the targets that kernels read: names, values or None, sizes. count: number of equations"""
+        return [(name, getattr(self, name), size or count) for name, size in self.TARGETS]
 
     def read(self, count: int, out: Read) -> None:
-        """Add targets that kernels read. Raises InputError."""
-        for name, size in self.targets(count).items():
-            if (given := getattr(self, name)) is not None:
+        """Add numbers that kernels read. Raises InputError."""
+        for name, given, size in self.targets(count):
+            if given is not None:
                 out.target(name, given, size)
 
 
@@ -120,17 +126,16 @@ class MotionTask(Task, frozen=True):
     stiffness: float | Numbers = 100.0
     damping: float | Numbers | None = None
 
-    def components(self, count: int) -> int:
-        """Return the number of stiffnesses. count: number of equations"""
-        return count
+    COMPONENTS: ClassVar[int] = 3
+    """Number of stiffnesses; 0: the number of equations."""
+    SELECTS = "mask"
 
-    def fill(self, given: TaskMotion, out: Rows) -> None:
+    def fill(self, given: TaskMotion, out: Part) -> None:
         """Fill A, `asked` and `drift`, which are zeros, unless kernels do."""
         raise NotImplementedError
 
     def read(self, count: int, out: Read) -> None:
-        """Add gains and targets that kernels read. Raises InputError."""
-        out.arrays += (both := gains(self.stiffness, self.damping, self.components(count)))
+        out.arrays += (both := gains(self.stiffness, self.damping, self.COMPONENTS or count))
         fixed = type(self.stiffness) is float and (self.damping is None or type(self.damping) is float)
         out.lasting = out.lasting and (fixed or (both[0] is self.stiffness and both[1] is self.damping))
         super().read(count, out)
@@ -163,6 +168,9 @@ class FrameTask(MotionTask, frozen=True, kw_only=True):
     axes: Literal["world", "local"] = "world"
     mask: Sequence[bool] | None = None
 
+    COMPONENTS = 6
+    TARGETS = (("position", 3), ("rotation", 9), ("velocity", 6), ("acceleration", 6))
+
     def label(self) -> str:
         return self.name or self.frame
 
@@ -176,16 +184,7 @@ class FrameTask(MotionTask, frozen=True, kw_only=True):
     def place(self, robot: Robot) -> Place:
         if self.axes not in ("world", "local"):
             raise InputError("axes", f"expected 'world' or 'local', got {self.axes!r}")
-        return Place(LOCAL if self.axes == "local" else WORLD, self._asked(), 12, *robot.frames.attached(self.frame))
-
-    def targets(self, count: int) -> dict[str, int]:
-        return {"position": 3, "rotation": 9, "velocity": 6, "acceleration": 6}
-
-    def components(self, count: int) -> int:
-        return 6
-
-    def fixed(self) -> bool:
-        return self.mask is None or type(self.mask) is tuple
+        return Place(LOCAL if self.axes == "local" else WORLD, self._asked(), *robot.frames.attached(self.frame))
 
     def _asked(self) -> Array:
         """Return the indices of the rows that are asked for."""
@@ -206,6 +205,8 @@ class ComTask(MotionTask, frozen=True, kw_only=True):
     acceleration: Numbers | None = None
     mask: Sequence[bool] = (True, True, True)
 
+    TARGETS = (("position", 3), ("velocity", 3), ("acceleration", 3))
+
     def label(self) -> str:
         return self.name or "centre of mass"
 
@@ -217,18 +218,9 @@ class ComTask(MotionTask, frozen=True, kw_only=True):
         return (given, mask_of(self.mask, 3).tobytes()) if robot.weighs_base else None
 
     def place(self, robot: Robot) -> Place:
-        return Place(CENTRE, np.flatnonzero(mask_of(self.mask, 3)), 6)
+        return Place(CENTRE, np.flatnonzero(mask_of(self.mask, 3)))
 
-    def targets(self, count: int) -> dict[str, int]:
-        return {"position": 3, "velocity": 3, "acceleration": 3}
-
-    def components(self, count: int) -> int:
-        return 3
-
-    def fixed(self) -> bool:
-        return type(self.mask) is tuple
-
-    def fill(self, given: TaskMotion, out: Rows) -> None:
+    def fill(self, given: TaskMotion, out: Part) -> None:
         com, rows = given.centroidal, mask_of(self.mask, 3)
         error = np.zeros(3) if self.position is None else sized("position", self.position, 3) - given.origin - com.position
         out.asked[:] = self._feedback(error, self.velocity, com.velocity, self.acceleration)[rows]
@@ -255,10 +247,7 @@ class AngularMomentumTask(MotionTask, frozen=True, kw_only=True):
     def count(self, robot: Robot) -> int:
         return int(mask_of(self.mask, 3).sum())
 
-    def fixed(self) -> bool:
-        return type(self.mask) is tuple
-
-    def fill(self, given: TaskMotion, out: Rows) -> None:
+    def fill(self, given: TaskMotion, out: Part) -> None:
         if not self.inertia > 0.0:
             raise InputError("inertia", f"expected > 0, got {self.inertia}")
         com, rows = given.centroidal, mask_of(self.mask, 3)
@@ -283,6 +272,10 @@ class PostureTask(MotionTask, frozen=True, kw_only=True):
     velocity: Numbers | None = None
     acceleration: Numbers | None = None
 
+    COMPONENTS = 0
+    TARGETS = (("angles", 0), ("velocity", 0), ("acceleration", 0))
+    SELECTS = "joints"
+
     def label(self) -> str:
         return self.name or ("posture" if self.joints is None else ", ".join(self.joints))
 
@@ -296,16 +289,9 @@ class PostureTask(MotionTask, frozen=True, kw_only=True):
         return joints, self.angles is None, self.velocity is None, self.acceleration is None
 
     def place(self, robot: Robot) -> Place:
-        which = _joints_of(robot, self.joints)
-        return Place(JOINTS, which, 2 * len(which))
+        return Place(JOINTS, _joints_of(robot, self.joints))
 
-    def targets(self, count: int) -> dict[str, int]:
-        return {"angles": count, "velocity": count, "acceleration": count}
-
-    def fixed(self) -> bool:
-        return self.joints is None or type(self.joints) is tuple
-
-    def fill(self, given: TaskMotion, out: Rows) -> None:
+    def fill(self, given: TaskMotion, out: Part) -> None:
         robot, which = given.robot, _joints_of(given.robot, self.joints)
         present, dofs = robot.joint_angles(given.q), robot.tree.a[which]
         wanted = present.copy()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import dot, fill, long_dot
+from idyn.solvers.linalg import dot, fill, long_dot, magnitude
 from idyn.solvers.pool import Pool, empty, vector, zeros
 from idyn.solvers.staircase import SOFT, Active, admit, join, no_rows, restore
 from idyn.tasks.held import Closing, Held, closing, hold
@@ -183,9 +183,7 @@ def _shorten(wanted: Array, ends: Array) -> int:
     """Shorten the targets of levels beyond `FARTHEST`. Return how many levels these are."""
     first, far = 0, 0
     for last in ends:
-        largest = 0.0
-        for i in range(first, last):
-            largest = max(largest, abs(wanted[i]))
+        largest = magnitude(wanted[first:last])
         for i in range(first, last if largest > FARTHEST else first):
             wanted[i] *= FARTHEST / largest
         first, far = last, far + (largest > FARTHEST)

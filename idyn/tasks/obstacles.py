@@ -5,22 +5,20 @@ active, tasks of higher levels, and other tasks of the same level. The gradient 
 smallest combination that gives it; those with a large share are named.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.records import Indices, Matrix, Vector, written
 from idyn.prediction.finish import Finish
-from idyn.solvers.linalg import axpy, copy, copy_rows, dot, fill, scale
+from idyn.solvers.linalg import apply_transposed, axpy, copy, copy_rows, dot, fill, magnitude, scale
 from idyn.solvers.pool import Pool, empty, indices, matrix, vector, zeros
 from idyn.solvers.rows import NEGLIGIBLE, reduce_rows, reflect, solve_rows, unreflect
-from idyn.tasks.held import OPEN, fill_held, sticks
+from idyn.tasks.held import fill_held, split
 from idyn.tasks.limits import fill_coordinates
-from idyn.tasks.motion import NORMAL
+from idyn.tasks.motion import Part
 from idyn.tasks.nearest import Pair, Tick, fill_row, tasks_of, tick_of
 from idyn.tasks.outcomes import MET
-from idyn.tasks.plan import COUNT, FIRST, KIND, Equations, Plan, equations_in, limits_of
+from idyn.tasks.plan import Equations, Plan, equations_in, limits_of, part_of
 from idyn.tasks.tick import APART, fill_friction
 from idyn.terms.inputs import Arrays
 from idyn.terms.stages import Dynamics
@@ -30,7 +28,7 @@ HINDERS = 1e-6
 """Share of the largest multiplier of its level beyond which a limit counts as active."""
 
 LEAST = 1e-9
-"""Gradient that counts as zero, relative to what is asked."""
+"""Share below which a sum counts as zero: gradients, relative to what is asked; rows, to those on v̇ or f."""
 
 FREE = 1e-7
 """Share of the gradient that limits and other tasks prevent, below which they do not count."""
@@ -44,18 +42,6 @@ OTHERS = (
 """Obstacles besides limits, tasks and contacts."""
 
 
-class Part(NamedTuple):
-    """A task: A x + drift = asked, x: v̇ or f."""
-
-    A: Array  # (r, nv), or (r, 3n)
-    asked: Array  # (r)
-    drift: Array  # (r)
-    roots: Array  # square roots of the weights (r)
-    x: Array
-    level: int
-    of_force: bool
-
-
 @entry(Finish, Plan, APART, (Indices, Matrix), (Vector, Indices, Matrix), int, written((Vector,)))
 def find_shares(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Arrays, k: int, out: Arrays) -> bool:
     """Fill the shares of all obstacles of task k. Return False if the records hold the data of another tick.
@@ -65,7 +51,7 @@ def find_shares(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Arrays, 
     out: tuple of the shares (l + tasks + n + 4): of active limits, tasks, contacts, `OTHERS`
     """
     (kinds, directions), (block, active, multipliers), (shares,), d = modes, found, out, f.problem.dynamics
-    pool, friction = plan.pool, stack_array(directions.shape)
+    pool, friction, largest = plan.pool, stack_array(directions.shape), 0.0
     at = equations_in(block, plan.rows, plan.pushes, len(d.given.v), len(kinds))
     if at.tick[0] != d.given.ticks:
         return False
@@ -73,141 +59,117 @@ def find_shares(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Arrays, 
     fill(shares, 0.0)
     fill_friction(d, plan, modes, friction)
     tasks, forces = tasks_of(pool, at.A, at.values, plan.ends), tasks_of(pool, at.F, at.pushes, plan.ends_of_forces)
-    tick, part = tick_of(d, plan, (kinds, friction), tasks, forces, limits_of(plan, kinds, apart, True)), _part(plan, at, k)
-    damped, gradient, own = tick.levels.damped[0] > 0, vector(pool, len(part.x)), len(active) + len(plan.table)
-    _fill_gradient(part, gradient)
-    size, steep = np.sqrt(dot(part.asked, part.asked)), np.sqrt(dot(gradient, gradient))
-    if steep < LEAST * size:
+    tick, task = tick_of(d, plan, (kinds, friction), tasks, forces, limits_of(plan, kinds, apart, True)), part_of(plan, at, k)
+    damped, gradient, size = tick.levels.damped[0] > 0, stack_array(len(task.x)), np.sqrt(dot(task.asked, task.asked))
+    apply_transposed(task.A, _pulls(pool, task), gradient)
+    if dot(gradient, gradient) < (LEAST * size) ** 2:
         shares[len(shares) - 1] = damped
         return True
-    _add_held(d, plan, (tick, kinds), part, (size, shares[own:]))
-    _add_active(d, plan, (tick, at), k, (active, multipliers), (gradient, shares[:own]))
-    largest = 0.0
+    of_tasks = len(active) + len(plan.table)
+    _fill_from_held(d, pool, (tick, kinds), task, size, shares[of_tasks:])
+    _fill_from_active(d, plan, (tick, at), k, (active, multipliers), shares[:of_tasks])
     for share in shares:
         largest = max(largest, share)
-    shares[len(shares) - 1] = (largest if largest > 0.0 else 1.0) if damped and not part.of_force else 0.0
+    if damped and not task.of_force:
+        shares[len(shares) - 1] = largest if largest > 0.0 else 1.0
     return True
 
 
 @compiled
-def _part(plan: Plan, at: Equations, k: int) -> Part:
-    """Return task k."""
-    first, last, of_force, level = (
-        plan.table[k, FIRST],
-        plan.table[k, FIRST] + plan.table[k, COUNT],
-        plan.table[k, KIND] >= NORMAL,
-        0,
-    )
-    A, values, x, ends = (
-        (at.F, at.pushes, at.force, plan.ends_of_forces) if of_force else (at.A, at.values, at.motion, plan.ends)
-    )
-    while level < len(ends) - 1 and ends[level] <= first:
-        level += 1
-    return Part(A[first:last], values[0, first:last], values[1, first:last], values[2, first:last], x, level, of_force)
+def _pulls(pool: Pool, task: Part) -> Array:
+    """Return W (A x + drift − asked), whose product with Aᵀ is the gradient."""
+    pulls = vector(pool, len(task.A))
+    for i in range(len(pulls)):
+        pulls[i] = task.roots[i] ** 2 * (dot(task.A[i], task.x) + task.drift[i] - task.asked[i])
+    return pulls
 
 
 @compiled
-def _fill_gradient(part: Part, gradient: Array) -> None:
-    """Fill Aᵀ W (A x + drift − asked)."""
-    fill(gradient, 0.0)
-    for i in range(len(part.A)):
-        error = dot(part.A[i], part.x) + part.drift[i] - part.asked[i]
-        axpy(part.roots[i] * part.roots[i] * error, part.A[i], gradient)
-
-
-@compiled
-def _put(d: Dynamics, tick: Tick, of_force: bool, row: Array, out: Array) -> None:
-    """Fill the row on the coordinates c of a row on v̇ (nv) or f (3n)."""
-    rows = stack_array(len(d.given.v)), stack_array(len(d.J))
+def _rows_of(d: Dynamics, pool: Pool, tick: Tick, task: Part) -> Array:
+    """Return the rows of a task on the coordinates c; 0 for those that contacts hold, of which only rounding is left."""
+    rows, out = (stack_array(len(d.given.v)), stack_array(len(d.J))), matrix(pool, len(task.A), len(tick.levels.beta))
     fill(rows[0], 0.0)
     fill(rows[1], 0.0)
-    copy(row, rows[1] if of_force else rows[0])
-    fill_coordinates(d, tick.held, tick.levels, rows, out)
+    for i in range(len(out)):
+        copy(task.A[i], rows[1] if task.of_force else rows[0])
+        fill_coordinates(d, tick.held, tick.levels, rows, out[i])
+        if dot(out[i], out[i]) < LEAST**2 * dot(task.A[i], task.A[i]):
+            fill(out[i], 0.0)
+    return out
 
 
 @compiled
-def _add_held(d: Dynamics, plan: Plan, at: tuple[Tick, Array], part: Part, out: tuple[float, Array]) -> None:
+def _fill_from_held(d: Dynamics, pool: Pool, at: tuple[Tick, Array], task: Part, size: float, shares: Array) -> None:
     """Fill the shares of contacts and of `OTHERS` (n + 4) in the error that is left if only contacts and dynamics restrict the
-    task. at: with the kinds of the contact modes; out: (size of what is asked, shares)"""
-    (tick, kinds), (size, shares), pool, r, D = at, out, plan.pool, len(part.A), len(at[0].levels.beta)
-    rows, rest, H, largest = matrix(pool, r, D), vector(pool, r), matrix(pool, r, r), 0.0
+    task. at: with the kinds of the contact modes; size: of what is asked"""
+    (tick, kinds), rows, rest, r, longest = at, _rows_of(d, pool, at[0], task), _pulls(pool, task), len(task.A), 0.0
+    held, gradient, H = tick.held, stack_array(len(d.given.v)), matrix(pool, r, r)
     for i in range(r):
-        rest[i] = part.roots[i] * (part.asked[i] - part.drift[i] - dot(part.A[i], part.x))
-        _put(d, tick, part.of_force, part.A[i], rows[i])
-        scale(part.roots[i], rows[i])
-        for value in part.A[i]:
-            largest = max(largest, part.roots[i] * abs(value))
-    rank = reduce_rows(rows, zeros(pool, D), (0, D), H, 0, NEGLIGIBLE * largest)
+        scale(task.roots[i], rows[i])
+        rest[i] /= task.roots[i]
+        longest = max(longest, task.roots[i] ** 2 * dot(task.A[i], task.A[i]))
+    rank = reduce_rows(rows, rows[:0], (0, rows.shape[1]), H, 0, NEGLIGIBLE * np.sqrt(longest))
     reflect(H, rank, rest)
     fill(rest[:rank], 0.0)
     unreflect(H, rank, rest)
-    if not np.sqrt(dot(rest, rest)) > MET * max(1.0, size):
+    if dot(rest, rest) <= (MET * max(1.0, size)) ** 2:
         return
-    if part.of_force:
+    if task.of_force:
         shares[len(kinds) + 2] = 1.0
         return
-    held, u, a = tick.held, d.given.model.u, d.given.model.a
-    fixed = matrix(pool, len(held.P) + len(held.unreached), len(u) + len(a) + 1)
-    group, gradient, count = indices(pool, len(fixed)), zeros(pool, fixed.shape[1]), 0
+    m, width = len(held.P), len(d.given.v) + 1
+    fixed, wanted = matrix(pool, m + len(held.unreached), width), vector(pool, width)
+    group = indices(pool, len(fixed))
     fill_held(d, kinds, (held.unreached, held.bias), fixed)
-    for i in range(len(kinds)):
-        for _ in range(0 if kinds[i] == OPEN else 3 if sticks(d, kinds, i) else 1):
-            group[count] = i
-            count += 1
-    for i in range(count, len(fixed)):
-        group[i] = len(kinds) + (i >= len(held.P))
-    for row in fixed:
-        row[len(u) + len(a)] = 0.0
+    for i in range(len(fixed)):
+        fixed[i, width - 1], group[i] = 0.0, held.of[i] if i < m and held.of[i] >= 0 else len(kinds) + (i >= m)
     for i in range(r):
-        for j in range(len(u)):
-            gradient[j] += part.roots[i] * rest[i] * part.A[i, u[j]]
-        for j in range(len(a)):
-            gradient[len(u) + j] += part.roots[i] * rest[i] * part.A[i, a[j]]
-    _add_shares(pool, fixed, group, gradient, shares)
+        rest[i] *= task.roots[i]
+    apply_transposed(task.A, rest, gradient)
+    split(d, gradient, 0.0, wanted)
+    _fill_shares(pool, fixed, group, wanted, shares)
 
 
 @compiled
-def _add_active(d: Dynamics, plan: Plan, at: tuple[Tick, Equations], k: int, limits: Pair, out: Pair) -> None:
-    """Fill the shares that active limits and other tasks have in task k.
-
-    limits: (numbers (l), multipliers (levels, l)); out: (gradient of the task, shares (l + tasks))
-    """
-    (tick, equations), (active, multipliers), (gradient, shares), pool = at, limits, out, plan.pool
+def _fill_from_active(d: Dynamics, plan: Plan, at: tuple[Tick, Equations], k: int, limits: Pair, shares: Array) -> None:
+    """Fill the shares of active limits and other tasks (l + tasks) in the gradient of task k, as far as contacts and dynamics
+    permit to follow it. limits: (numbers (l), multipliers (levels, l))"""
+    (tick, equations), (active, multipliers), pool, task = at, limits, plan.pool, part_of(plan, at[1], k)
     D, most, count = len(tick.levels.beta), len(active) + plan.rows + plan.pushes, 0
-    rows, group, free, part = matrix(pool, most, D), indices(pool, most), vector(pool, D), _part(plan, equations, k)
-    _put(d, tick, part.of_force, gradient, free)
-    size = 0.0
-    for row in part.A:
-        size += dot(row, row)
-    if not dot(free, free) > FREE * FREE * size * dot(gradient, gradient):
+    rows, group, free, gradient = matrix(pool, most, D), indices(pool, most), vector(pool, D), stack_array(len(task.x))
+    pulls, square = _pulls(pool, task), 0.0
+    apply_transposed(_rows_of(d, pool, tick, task), pulls, free)
+    apply_transposed(task.A, pulls, gradient)
+    for row in task.A:
+        square += dot(row, row)
+    if dot(free, free) <= FREE**2 * square * dot(gradient, gradient):
         return
     for i in range(len(active)):
         hinders = False
-        for level in range(part.level + 1):
-            largest = 0.0
-            for value in multipliers[level]:
-                largest = max(largest, abs(value))
-            hinders = hinders or abs(multipliers[level, i]) > HINDERS * largest
+        for level in range(task.level + 1):
+            hinders = hinders or abs(multipliers[level, i]) > HINDERS * magnitude(multipliers[level])
         if hinders:
             fill_row(d, tick, active[i], rows[count])
             group[count] = i
             count += 1
     for i in range(len(plan.table)):
-        other = _part(plan, equations, i)
-        for r in range(0 if i == k or other.level > part.level else 1 if other.level == part.level else len(other.A)):
-            if other.level == part.level:
-                pull = vector(pool, len(other.x))
-                _fill_gradient(other, pull)
-                _put(d, tick, other.of_force, pull, rows[count])
-            else:
-                _put(d, tick, other.of_force, other.A[r], rows[count])
-            group[count] = len(active) + i
+        other = part_of(plan, equations, i)
+        if i == k or other.level > task.level:
+            continue
+        of_other, first = _rows_of(d, pool, tick, other), count
+        if other.level == task.level:
+            apply_transposed(of_other, _pulls(pool, other), rows[count])
             count += 1
-    _add_shares(pool, rows[:count], group, free, shares)
+        else:
+            copy_rows(of_other, rows[count : count + len(of_other)])
+            count += len(of_other)
+        for row in range(first, count):
+            group[row] = len(active) + i
+    _fill_shares(pool, rows[:count], group, free, shares)
 
 
 @compiled
-def _add_shares(pool: Pool, rows: Array, group: Array, gradient: Array, shares: Array) -> None:
+def _fill_shares(pool: Pool, rows: Array, group: Array, gradient: Array, shares: Array) -> None:
     """Fill the share of each group of rows: the length of its part of the gradient in the smallest combination of all rows that
     gives it, where each group has the length 1. Rows of a group are neighbours; they are overwritten."""
     (count, size), lengths = rows.shape, zeros(pool, len(shares))

@@ -19,12 +19,14 @@ from idyn.solvers.linalg import copy, fill
 from idyn.solvers.pool import Pool, vector
 from idyn.tasks.centre import fill_centre
 from idyn.tasks.forces import ContactTask, fill_forces_of
-from idyn.tasks.frames import body_motion, fill_frame, fill_joints
+from idyn.tasks.frames import fill_frame, fill_joints
 from idyn.tasks.held import OPEN, STICK
 from idyn.tasks.limits import Limits
-from idyn.tasks.motion import CENTRE, JOINTS, LOCAL, NORMAL, PYTHON, VECTOR, MotionTask
+from idyn.tasks.motion import CENTRE, JOINTS, LOCAL, NORMAL, PYTHON, VECTOR, MotionTask, Part
 from idyn.tasks.read import Read, checked_target, gains, roots_of
 from idyn.tasks.stack import TaskLimits, TaskStack
+from idyn.terms.drift import Motions, body_motions
+from idyn.terms.inputs import finite
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
@@ -102,7 +104,7 @@ class Plan(ArrayRecord):
     offsets: Matrix  # axes and origin of each task's frame in its joint frame (k, 12)
     numbers: Vector  # of all tasks
     gravity: Vector  # [m/s²] (3)
-    velocities: Matrix  # of the bodies, see `body_motion` (njoints, 6)
+    velocities: Matrix  # of the bodies, see `Motions` (njoints, 6)
     biases: Matrix
     last: Vector  # torques of the last tick, NaN without one (na)
     pool: Pool  # memory of `idyn.tasks.nearest`
@@ -149,11 +151,10 @@ class Plan(ArrayRecord):
             place = task.place(robot)
             row[KIND], row[JOINT] = place.kind, place.joint
             row.append(at)
-            at += place.gains
-            for name, size in task.targets(count).items():
-                given = getattr(task, name) is not None
-                row.append(at if given else -1)
-                at += size * given
+            at += 2 * (task.COMPONENTS or count) if isinstance(task, MotionTask) else 0
+            for _, given, size in task.targets(count):
+                row.append(-1 if given is None else at)
+                at += 0 if given is None else size
             table.append(row + [-1] * (11 - len(row)))
             offsets.append(place.offset)
             which += place.which.tolist()
@@ -188,6 +189,19 @@ class Plan(ArrayRecord):
         self.put(share=np.inf if law.unlimited_friction else 1.0 - limits.friction_margin)
         self.put(round_cones=law.round_cones, verifies=law.holds_still and not robot.closures.keys)
         self.limited = own, law, limits
+
+
+@compiled
+def part_of(plan: Plan, at: Equations, k: int) -> Part:
+    """Return task k."""
+    first, of_force, level = plan.table[k, FIRST], plan.table[k, KIND] >= NORMAL, 0
+    A, values, x, ends = (
+        (at.F, at.pushes, at.force, plan.ends_of_forces) if of_force else (at.A, at.values, at.motion, plan.ends)
+    )
+    last = first + plan.table[k, COUNT]
+    while level < len(ends) - 1 and ends[level] <= first:
+        level += 1
+    return Part(A[first:last], values[0, first:last], values[1, first:last], values[2, first:last], x, level, of_force)
 
 
 def corners_of(law: Law) -> Array:
@@ -250,9 +264,9 @@ def refuse(tasks: Sequence[MotionTask | ContactTask], plan: Plan, number: int) -
     """Raise InputError for the task of this number, whose numbers a kernel has refused."""
     task, (first, last) = tasks[number], plan.layout.spans[number]
     if isinstance(task, MotionTask):
-        gains(task.stiffness, task.damping, task.components(last - first))
-    for name, size in task.targets(last - first).items():
-        if (given := getattr(task, name)) is not None:
+        gains(task.stiffness, task.damping, task.COMPONENTS or last - first)
+    for name, given, size in task.targets(last - first):
+        if given is not None:
             checked_target(name, given, size)
     raise AssertionError("compiled code rejected checked targets")
 
@@ -276,17 +290,20 @@ def begin(d: Dynamics, plan: Plan, motion: tuple[Array, ...], block: Array, kind
         kinds[i] = plan.modes[i] if plan.modes[i] >= 0 else STICK if g.gaps[i] <= g.touching else OPEN
         plan.reach[i] = np.inf if plan.share == np.inf and g.mu[i] > 0.0 else g.mu[i] * min(plan.share, 1.0)
     _fill_bounds(d, plan, angles)
-    body_motion((g.axes, g.v), (g.model.parents, g.model.dof_joint), (plan.velocities, plan.biases))
+    body_motions(g.model, g.axes, g.v, Motions(plan.velocities, plan.biases))
     for k in range(len(plan.table)):
         row = plan.table[k]
         kind, first, last, at = row[KIND], row[FIRST], row[FIRST] + row[COUNT], row[TARGETS:]
-        roots, sound = plan.numbers[row[ROOTS] : row[ROOTS] + row[COUNT]], True
+        roots, end = plan.numbers[row[ROOTS] : row[ROOTS] + row[COUNT]], len(plan.numbers)
+        if k + 1 < len(plan.table):
+            end = plan.table[k + 1, ROOTS]
+        sound = finite(plan.numbers[row[GAINS] : end])
         copy(roots, out.pushes[2, first:last] if kind >= NORMAL else out.values[2, first:last])
         if kind >= NORMAL:
             which, begins = plan.which[row[WHICH] : row[WHICH] + row[JOINT]], at[1] if kind == VECTOR else at[0]
             target = plan.numbers[begins : begins + (1 if kind == NORMAL else 3)]
-            sound = fill_forces_of(g, kind, which, (target, origin), (out.F[first:last], out.pushes[0, first:last]))
-        elif kind != PYTHON:
+            fill_forces_of(g, kind, which, (target, origin), (out.F[first:last], out.pushes[0, first:last]))
+        elif sound and kind != PYTHON:
             sound = _fill_motion_task(d, plan, k, (angles, placements, origin), out)
         if not sound:
             return k
@@ -295,7 +312,7 @@ def begin(d: Dynamics, plan: Plan, motion: tuple[Array, ...], block: Array, kind
 
 @compiled
 def _fill_motion_task(d: Dynamics, plan: Plan, k: int, motion: tuple[Array, ...], out: Equations) -> bool:
-    """Fill the equations of a motion task. Return False for malformed targets or gains."""
+    """Fill the equations of a motion task. Return False for negative gains or a target that is no rotation."""
     (angles, placements, origin), g, row, none, sound = motion, d.given, plan.table[k], plan.numbers[:0], True
     kind, first, last, count, at = row[KIND], row[FIRST], row[FIRST] + row[COUNT], row[COUNT], row[TARGETS:]
     which = plan.which[row[WHICH] : row[WHICH] + count]
@@ -307,16 +324,16 @@ def _fill_motion_task(d: Dynamics, plan: Plan, k: int, motion: tuple[Array, ...]
     four = plan.numbers[at[3] : at[3] + sizes[3]] if at[3] >= 0 else none
     gains = plan.numbers[row[GAINS] : row[GAINS] + (2 * count if kind == JOINTS else 6 if kind == CENTRE else 12)]
     if kind == JOINTS:
-        sound = fill_joints((angles, g.v), (which, g.model.a), (gains, one, two, three), (rows, asked))
+        fill_joints((angles, g.v), (which, g.model.a), (gains, one, two, three), (rows, asked))
     elif kind == CENTRE:
         terms = g.M, g.own_h, g.v, placements[1], plan.gravity, origin
-        sound = fill_centre(terms, (gains, which), (one, two, three), (rows, asked, drift))
+        fill_centre(terms, (gains, which), (one, two, three), (rows, asked, drift))
     else:
-        bodies = g.axes, placements, plan.velocities, plan.biases, g.model.support, origin
+        bodies, motions = (g.axes, placements, g.model.support, origin), Motions(plan.velocities, plan.biases)
         task, local = (plan.offsets[k], gains, which), kind == LOCAL
-        sound = fill_frame(bodies, task, (one, two, three, four), (rows, asked, drift), row[JOINT], local)
+        sound = fill_frame(bodies, motions, task, (one, two, three, four), (rows, asked, drift), row[JOINT], local)
     for i in range(len(gains)):
-        sound = sound and 0.0 <= gains[i] < np.inf
+        sound = sound and gains[i] >= 0.0
     return sound
 
 

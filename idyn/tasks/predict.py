@@ -120,7 +120,9 @@ def _passed(problem: TaskProblem, solution: Solution) -> Pass:
     r = problem.request
     if solution.answer is not None:  # all held rows rest, so that the modes are those of the solution
         return Pass(solution, solution.answer, solution.kinds, solution.directions, True)
-    preferred = _in_world(r.contacts, problem.equations(solution.block).force)
+    preferred = np.empty((len(r.contacts.mu), 3))
+    force, frames = problem.equations(solution.block).force, (r.contacts.tangents, r.contacts.normals)
+    in_world((force, *frames), LARGEST_FORCE, (preferred,))
     answer = predict(
         r.robot,
         r.state,
@@ -176,13 +178,6 @@ def _differences(best: Pass, request: Request) -> tuple[str, ...]:
     if not found and (request.guess is None or request.options.ground.memory == 0.0):
         found.append("the law predicts other forces or directions of sliding")
     return tuple(found)
-
-
-def _in_world(contacts: ContactSet, force: Array) -> Array:
-    """Return contact forces in the world (n, 3) from rows S, T, N (3n)."""
-    world = np.empty((len(contacts.mu), 3))
-    in_world((force, contacts.tangents, contacts.normals), LARGEST_FORCE, (world,))
-    return world
 
 
 TIE = 1e-6

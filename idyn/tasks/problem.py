@@ -13,10 +13,10 @@ from idyn.prediction.solve import workspace_for
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.held import SLIDE
 from idyn.tasks.modes import distance_bounds, name_of
-from idyn.tasks.motion import PYTHON, MotionTask, Rows, TaskMotion
+from idyn.tasks.motion import PYTHON, MotionTask, TaskMotion
 from idyn.tasks.obstacles import OTHERS, find_shares
 from idyn.tasks.outcomes import MET, TaskOutcome
-from idyn.tasks.plan import KIND, Equations, equations_in, refuse, stacked
+from idyn.tasks.plan import KIND, Equations, equations_in, part_of, refuse, stacked
 from idyn.tasks.stack import TaskStack
 from idyn.tasks.tick import REJECTED, SolvedValues, compare, run_tick, solve_modes
 from idyn.terms.dynamics import NO_FORCES, NOTHING, checked, contact_arrays
@@ -130,10 +130,9 @@ class TaskProblem:
 
     def _fill(self, motion: TaskMotion, block: Array) -> None:
         """Fill the equations that kernels do not fill."""
-        at = self.equations(block)
-        for task, (first, last), row in zip(self.tasks, self.plan.layout.spans, self.plan.own["table"], strict=True):
-            if isinstance(task, MotionTask) and row[KIND] == PYTHON:
-                task.fill(motion, Rows(at.A[first:last], *at.values[:, first:last]))
+        for k, task in enumerate(self.tasks):
+            if isinstance(task, MotionTask) and self.plan.own["table"][k, KIND] == PYTHON:
+                task.fill(motion, part_of(self.plan, self.equations(block), k))
 
     def equations(self, block: Array) -> Equations:
         """Return equations, motion and forces of a solution."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from idyn.errors import InputError
-from idyn.tasks.frames import is_rotation
+from idyn.model.so3 import is_rotation
 from idyn.terms.inputs import finite, numbers
 from idyn.types import Array
 

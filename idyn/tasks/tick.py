@@ -15,9 +15,8 @@ from idyn.solvers.linalg import axpy, copy, dot, fill
 from idyn.solvers.pool import empty
 from idyn.tasks.held import OPEN, SLIDE, STICK, closing, solve_base
 from idyn.tasks.limits import Answer, count_limits, fill_slacks, of_forces
-from idyn.tasks.motion import NORMAL
 from idyn.tasks.nearest import FEASIBLE, Pair, solve_tasks
-from idyn.tasks.plan import COUNT, FIRST, KIND, Plan, begin, equations_in, limits_of
+from idyn.tasks.plan import FIRST, Plan, begin, equations_in, limits_of, part_of
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.inputs import CONTACTS, Arrays, read_given
 from idyn.terms.stages import Dynamics
@@ -186,16 +185,17 @@ def compare(plan: Plan, found: Arrays, answer: Arrays, dt: float, out: tuple[Arr
     (block, kinds), (v_plus, v, p), (of_motions, of_forces, largest) = found, answer, out
     at = equations_in(block, plan.rows, plan.pushes, len(v), len(kinds))
     for k in range(len(plan.table)):
-        row, of_force = plan.table[k], plan.table[k, KIND] >= NORMAL
-        A, values, out_rows = (at.F, at.pushes, of_forces) if of_force else (at.A, at.values, of_motions)
-        largest[k, :] = 0.0
-        for i in range(row[FIRST], row[FIRST] + row[COUNT]):
-            held = predicted = values[1, i]
-            for j in range(A.shape[1]):
-                held += A[i, j] * (at.force[j] if of_force else at.motion[j])
-                predicted += A[i, j] * ((p[j] if of_force else v_plus[j] - v[j]) / dt)
-            out_rows[0, i], out_rows[1, i], out_rows[2, i], asked = values[0, i], held, predicted, values[0, i]
+        task, first = part_of(plan, at, k), plan.table[k, FIRST]
+        out_rows = of_forces if task.of_force else of_motions
+        fill(largest[k], 0.0)
+        for i in range(len(task.A)):
+            held = predicted = task.drift[i]
+            for j in range(len(task.x)):
+                held += task.A[i, j] * task.x[j]
+                predicted += task.A[i, j] * ((p[j] if task.of_force else v_plus[j] - v[j]) / dt)
+            asked, at_row = task.asked[i], first + i
+            out_rows[0, at_row], out_rows[1, at_row], out_rows[2, at_row] = asked, held, predicted
             far = abs(held - predicted), abs(asked - held), abs(asked - predicted), abs(asked)
             for c in range(4):
                 largest[k, c] = max(largest[k, c], far[c])
-            largest[k, 4] += (values[2, i] * far[2]) ** 2
+            largest[k, 4] += (task.roots[i] * far[2]) ** 2

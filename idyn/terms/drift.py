@@ -46,7 +46,7 @@ def fill_drift(d: Dynamics) -> None:
     for k in range(len(g.ends) if g.drift else 0):
         one, other = g.ends[k, 0], g.ends[k, 1]
         x = 0.5 * (one[0] + other[0]), 0.5 * (one[1] + other[1]), 0.5 * (one[2] + other[2])
-        first, second = _point_drift(motions, g.model.loops[k, 0], x), _point_drift(motions, g.model.loops[k, 1], x)
+        first, second = point_drift(motions, g.model.loops[k, 0], x), point_drift(motions, g.model.loops[k, 1], x)
         for c in range(3):
             closing[3 * k + c] = g.dt * (first[c] - second[c])
             d.rate[3 * k + c] += closing[3 * k + c]
@@ -194,7 +194,7 @@ def _contact_drift(g: Given, motions: Motions, i: int, out: Array) -> None:
 
 
 @compiled
-def _point_drift(motions: Motions, body: int, x: Three) -> Three:
+def point_drift(motions: Motions, body: int, x: Three) -> Three:
     """Return the acceleration at v̇ = 0 of a body's point x: A_O + α × x + ω × V(x) [m/s²]."""
     (V, A), (x0, x1, x2) = motions, x
     v0, v1, v2, w0, w1, w2 = V[body]
