@@ -14,6 +14,7 @@ from idyn.solvers.linalg import axpy, copy, dot, fill, long_dot
 from idyn.solvers.rows import reflect, unreflect
 from idyn.tasks.held import OPEN, STICK, Closing, Held, fill_factors, fill_forces, solve_base
 from idyn.tasks.levels import Levels
+from idyn.tasks.plan import Plan
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
@@ -24,16 +25,11 @@ FLAT = 1e-4
 class Limits(NamedTuple):
     """Limits of one tick."""
 
+    plan: Plan
     kinds: Array  # of the contact modes (n)
-    corners: Array  # of the friction polygon (·, 2)
-    reach: Array  # friction coefficients that may be used (n)
-    slowest: Array  # least, largest accelerations of the joints, largest torques (na)
-    fastest: Array
-    most: Array
     apart: Array  # rows on v̇ of distances between links, and their least values: see `idyn.tasks.modes.LinkDistances`
     nearest: Array
-    least: float  # normal force [N]
-    smaller: float  # share by which soles are smaller, see `TaskLimits.pressure_margin`
+    limited: bool  # whether those of forces and torques hold
 
 
 class Answer(NamedTuple):
@@ -47,36 +43,37 @@ class Answer(NamedTuple):
 @compiled
 def count_limits(limits: Limits) -> int:
     """Return the number of limits."""
-    return len(limits.kinds) * (1 + len(limits.corners)) + 4 * len(limits.most) + len(limits.nearest)
+    return len(limits.kinds) * (1 + len(limits.plan.corners)) + 4 * len(limits.plan.most) + len(limits.nearest)
 
 
 @compiled
 def of_forces(limits: Limits, number: int) -> bool:
     """Return whether a limit is one of contact forces or torques."""
-    number -= len(limits.kinds) * (1 + len(limits.corners))
-    return number < 0 or (number < 4 * len(limits.most) and number % 4 < 2)
+    number -= len(limits.kinds) * (1 + len(limits.plan.corners))
+    return number < 0 or (number < 4 * len(limits.plan.most) and number % 4 < 2)
 
 
 @compiled
 def fill_slacks(d: Dynamics, limits: Limits, answer: Answer, out: Array) -> None:
     """Fill the slack of each limit in units of `limit_size`; ∞ where the modes set none."""
-    corners, a, number, least, row = limits.corners, d.given.model.a, 0, limits.least, stack_array(len(answer.force))
+    plan, a, number, row = limits.plan, d.given.model.a, 0, stack_array(len(answer.force))
+    corners, least = plan.corners, plan.least
     for i in range(len(limits.kinds)):
-        s, t, normal, reach = answer.force[3 * i], answer.force[3 * i + 1], answer.force[3 * i + 2], limits.reach[i]
+        s, t, normal, reach = answer.force[3 * i], answer.force[3 * i + 1], answer.force[3 * i + 2], plan.reach[i]
         fill(row, 0.0)
         _fill_normal_row(d, limits, i, row)
-        off = dot(row, answer.force) - (1.0 - limits.smaller) * least
-        out[number] = np.inf if limits.kinds[i] == OPEN else off / max(1.0, least)
-        limited = limits.kinds[i] == STICK and 0.0 < reach < np.inf
+        off = dot(row, answer.force) - (1.0 - plan.smaller) * least
+        out[number] = off / max(1.0, least) if limits.limited and limits.kinds[i] != OPEN else np.inf
+        limited = limits.limited and limits.kinds[i] == STICK and 0.0 < reach < np.inf
         for c in range(len(corners)):
             x, y, z = _facet(corners, c)
             out[number + 1 + c] = reach * z * normal - x * s - y * t if limited else np.inf
         number += 1 + len(corners)
-    for k in range(len(limits.most)):
-        most, slowest, fastest, moved = limits.most[k], limits.slowest[k], limits.fastest[k], answer.motion[a[k]]
-        unit = max(1.0, most)
-        out[number] = (most - answer.torque[k]) / unit if most < np.inf else np.inf
-        out[number + 1] = (most + answer.torque[k]) / unit if most < np.inf else np.inf
+    for k in range(len(plan.most)):
+        most, slowest, fastest, moved = plan.most[k], plan.slowest[k], plan.fastest[k], answer.motion[a[k]]
+        unit, limited = max(1.0, most), limits.limited and most < np.inf
+        out[number] = (most - answer.torque[k]) / unit if limited else np.inf
+        out[number + 1] = (most + answer.torque[k]) / unit if limited else np.inf
         out[number + 2] = (moved - slowest) / max(1.0, abs(slowest))
         out[number + 3] = (fastest - moved) / max(1.0, abs(fastest))
         number += 4
@@ -88,12 +85,12 @@ def fill_slacks(d: Dynamics, limits: Limits, answer: Answer, out: Array) -> None
 def _fill_normal_row(d: Dynamics, limits: Limits, i: int, row: Array) -> None:
     """Fill the row on f (3n) of the least normal force l of contact i: f_i − s/k Σ f_j, over the k contacts of its sole, is at
     least (1 − s) l. Then f_i ≥ l, and the centre of pressure is Σ (s/k + (1 − s) w_j) x_j, w_j ≥ 0, Σ w_j = 1."""
-    count, some = 0, len(limits.kinds) if limits.smaller > 0.0 else 0
+    count, some = 0, len(limits.kinds) if limits.plan.smaller > 0.0 else 0
     for j in range(some):
         count += _of_a_sole(d, limits, i, j)
     for j in range(some):
         if _of_a_sole(d, limits, i, j):
-            row[3 * j + 2] = -limits.smaller / count
+            row[3 * j + 2] = -limits.plan.smaller / count
     row[3 * i + 2] += 1.0
 
 
@@ -117,20 +114,20 @@ def _facet(corners: Array, c: int) -> tuple[float, float, float]:
 @compiled
 def limit_size(limits: Limits, number: int) -> float:
     """Return the unit of a slack."""
-    per, na = 1 + len(limits.corners), len(limits.most)
+    plan, per, na = limits.plan, 1 + len(limits.plan.corners), len(limits.plan.most)
     if number < len(limits.kinds) * per:
-        return max(1.0, limits.least) if number % per == 0 else 1.0
+        return max(1.0, plan.least) if number % per == 0 else 1.0
     number -= len(limits.kinds) * per
     if number < 4 * na:
         k, which = number // 4, number % 4
-        return max(1.0, limits.most[k] if which < 2 else abs(limits.slowest[k] if which == 2 else limits.fastest[k]))
+        return max(1.0, plan.most[k] if which < 2 else abs(plan.slowest[k] if which == 2 else plan.fastest[k]))
     return max(1.0, abs(limits.nearest[number - 4 * na]))
 
 
 @compiled
 def fill_limit(d: Dynamics, limits: Limits, closed: Closing, number: int, rows: tuple[Array, Array]) -> None:
     """Fill the rows of a slack, times its unit, on v̇ (nv) and on f (3n)."""
-    (by_motion, by_force), per, na, a = rows, 1 + len(limits.corners), len(limits.most), d.given.model.a
+    (by_motion, by_force), per, na, a = rows, 1 + len(limits.plan.corners), len(limits.plan.most), d.given.model.a
     fill(by_motion, 0.0)
     fill(by_force, 0.0)
     if number < len(limits.kinds) * per:
@@ -138,8 +135,8 @@ def fill_limit(d: Dynamics, limits: Limits, closed: Closing, number: int, rows: 
         if c < 0:
             _fill_normal_row(d, limits, i, by_force)
             return
-        x, y, z = _facet(limits.corners, c)
-        by_force[3 * i], by_force[3 * i + 1], by_force[3 * i + 2] = -x, -y, limits.reach[i] * z
+        x, y, z = _facet(limits.plan.corners, c)
+        by_force[3 * i], by_force[3 * i + 1], by_force[3 * i + 2] = -x, -y, limits.plan.reach[i] * z
         return
     number -= len(limits.kinds) * per
     if number >= 4 * na:

@@ -5,13 +5,11 @@ so that A is the Jacobian. Without a position target there is no position feedba
 """
 
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from idyn.errors import InputError
-from idyn.model.frames import Centroidal
 from idyn.model.robot import Robot
 from idyn.tasks.read import Numbers, Read, checked_target, gains, mask_of, sized
 from idyn.types import Array, Record
@@ -51,21 +49,6 @@ class Part(NamedTuple):
     x: Array  # v̇ or f
     level: int  # among those that are present
     of_force: bool
-
-
-class TaskMotion:
-    """State of the tasks that kernels do not fill: robot, q (nq) with the base near the origin, v (nv).
-
-    origin: by which the world's is moved [m] (3)
-    """
-
-    def __init__(self, robot: Robot, q: Array, v: Array) -> None:
-        self.robot, self.q, self.v, self.origin = robot, robot.near(q), v, robot.origin
-
-    @cached_property
-    def centroidal(self) -> Centroidal:
-        """Centre of mass and momentum."""
-        return self.robot.frames.centroidal(self.q, self.v)
 
 
 class Task(Record, frozen=True):
@@ -130,8 +113,8 @@ class MotionTask(Task, frozen=True):
     """Number of stiffnesses; 0: the number of equations."""
     SELECTS = "mask"
 
-    def fill(self, given: TaskMotion, out: Part) -> None:
-        """Fill A, `asked` and `drift`, which are zeros, unless kernels do."""
+    def fill(self, robot: Robot, q: Array, v: Array, out: Part) -> None:
+        """Fill A, `asked` and `drift`, which are zeros, unless kernels do. q: with the base near `robot.origin` (nq); v (nv)"""
         raise NotImplementedError
 
     def read(self, count: int, out: Read) -> None:
@@ -220,9 +203,9 @@ class ComTask(MotionTask, frozen=True, kw_only=True):
     def place(self, robot: Robot) -> Place:
         return Place(CENTRE, np.flatnonzero(mask_of(self.mask, 3)))
 
-    def fill(self, given: TaskMotion, out: Part) -> None:
-        com, rows = given.centroidal, mask_of(self.mask, 3)
-        error = np.zeros(3) if self.position is None else sized("position", self.position, 3) - given.origin - com.position
+    def fill(self, robot: Robot, q: Array, v: Array, out: Part) -> None:
+        com, rows = robot.frames.centroidal(q, v), mask_of(self.mask, 3)
+        error = np.zeros(3) if self.position is None else sized("position", self.position, 3) - robot.origin - com.position
         out.asked[:] = self._feedback(error, self.velocity, com.velocity, self.acceleration)[rows]
         out.A[:], out.drift[:] = com.matrix[:3][rows] / com.mass, com.drift[:3][rows] / com.mass
 
@@ -247,10 +230,10 @@ class AngularMomentumTask(MotionTask, frozen=True, kw_only=True):
     def count(self, robot: Robot) -> int:
         return int(mask_of(self.mask, 3).sum())
 
-    def fill(self, given: TaskMotion, out: Part) -> None:
+    def fill(self, robot: Robot, q: Array, v: Array, out: Part) -> None:
         if not self.inertia > 0.0:
             raise InputError("inertia", f"expected > 0, got {self.inertia}")
-        com, rows = given.centroidal, mask_of(self.mask, 3)
+        com, rows = robot.frames.centroidal(q, v), mask_of(self.mask, 3)
         wanted = np.zeros(3) if self.momentum is None else sized("momentum", self.momentum, 3)
         rate = np.zeros(3) if self.momentum_rate is None else sized("momentum_rate", self.momentum_rate, 3)
         stiffness, damping = gains(self.stiffness, self.damping, 3)
@@ -291,14 +274,13 @@ class PostureTask(MotionTask, frozen=True, kw_only=True):
     def place(self, robot: Robot) -> Place:
         return Place(JOINTS, _joints_of(robot, self.joints))
 
-    def fill(self, given: TaskMotion, out: Part) -> None:
-        robot, which = given.robot, _joints_of(given.robot, self.joints)
-        present, dofs = robot.joint_angles(given.q), robot.tree.a[which]
+    def fill(self, robot: Robot, q: Array, v: Array, out: Part) -> None:
+        which, present = _joints_of(robot, self.joints), robot.joint_angles(q)
         wanted = present.copy()
         wanted[which] = checked_target("angles", self.angles, len(which))
         error = robot.joint_error(present, wanted)[which]
-        out.A[np.arange(len(which)), dofs] = 1.0
-        out.asked[:] = self._feedback(error, self.velocity, given.v[dofs], self.acceleration)
+        out.A[np.arange(len(which)), robot.tree.a[which]] = 1.0
+        out.asked[:] = self._feedback(error, self.velocity, v[robot.tree.a[which]], self.acceleration)
 
 
 def _joints_of(robot: Robot, joints: Sequence[str] | None) -> Array:

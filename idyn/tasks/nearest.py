@@ -25,7 +25,7 @@ from idyn.tasks.limits import (
     limit_size,
     of_forces,
 )
-from idyn.tasks.plan import Equations, Plan, limits_of
+from idyn.tasks.plan import Equations, Plan
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
@@ -47,14 +47,9 @@ Arrays = tuple[Array, ...]
 Pair = tuple[Array, Array]
 
 
-class Found(NamedTuple):
-    """What is known of a solution besides its numbers."""
-
-    active: int  # number of the active limits
-    choice: int  # dimension of the choice of forces
-    exact: bool  # whether the levels are strict
-    violated: int  # number of the active limits that are violated, and so named
-    damped: int  # number of the rows of motions that are damped
+Found = tuple[int, int, bool, int]
+"""Number of the active limits, dimension of the choice of forces, whether the levels are strict, number of the active limits
+that are violated, and so named."""
 
 
 class Tick(NamedTuple):
@@ -145,21 +140,20 @@ def solve_tasks(d: Dynamics, plan: Plan, contact: Pair, of: Equations, apart: Pa
     """Fill the motion and forces nearest to the tasks within the limits, and the active limits of the plan.
 
     plan: after `begin`; contact: (kind of each mode (n), friction per normal force of contacts that slide (n, 2))
-    apart, limited: see `limits_of`
+    apart, limited: see `Limits`
     """
     numbers, multipliers, missed, pool = plan.active, plan.multipliers, plan.missed, plan.pool
     empty(pool)
-    limits = limits_of(plan, contact[0], apart, limited)
+    limits = Limits(plan, contact[0], apart[0], apart[1], limited)
     tasks, forces = tasks_of(pool, of.A, of.values, plan.ends), tasks_of(pool, of.F, of.pushes, plan.ends_of_forces)
     tick = tick_of(d, plan, contact, tasks, forces, limits)
-    damped = tick.levels.damped[0]
     D, choice = len(tick.levels.beta), len(tick.held.P) - len(tick.held.order)
     answer, room = Answer(of.motion, of.force, vector(pool, len(plan.most))), vector(pool, count_limits(limits))
     none, unit = zeros(pool, D), vector(pool, D)
     fill(unit, 1.0)
     _fill_answer(d, tick, none, unit, answer, room)
     if _most_violated(room) < 0:
-        return Found(0, choice, True, 0, damped)
+        return 0, choice, True, 0
     if _shorten(tasks[1], tasks[3]) + _shorten(forces[1], forces[3]) > 0:
         tick = tick_of(d, plan, contact, tasks, forces, limits)
         _fill_answer(d, tick, none, unit, answer, room)
@@ -175,7 +169,7 @@ def solve_tasks(d: Dynamics, plan: Plan, contact: Pair, of: Equations, apart: Pa
         violated += missed[k]
         for level in range(len(multipliers)):
             multipliers[level, k] = s.multipliers[level + 1 if exact else 1, k]
-    return Found(s.size[0], choice, exact, violated, damped)
+    return s.size[0], choice, exact, violated
 
 
 @compiled
@@ -227,7 +221,7 @@ probably binds again."""
 @compiled
 def _begin(d: Dynamics, tick: Tick, s: Active, room: Array, tau: Array) -> None:
     """Let the limits of forces and torques join that were at their limits in the last tick. tau: its torques (na)"""
-    g, limits, per = d.given, tick.limits, 1 + len(tick.limits.corners)
+    g, limits, per = d.given, tick.limits, 1 + len(tick.limits.plan.corners)
     if not g.remembers:
         return
     forces, slacks, of_contacts = stack_array(len(g.last)), stack_array(len(room)), len(limits.kinds) * per

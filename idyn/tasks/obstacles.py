@@ -14,11 +14,11 @@ from idyn.solvers.linalg import apply_transposed, axpy, copy, copy_rows, dot, fi
 from idyn.solvers.pool import Pool, empty, indices, matrix, vector, zeros
 from idyn.solvers.rows import NEGLIGIBLE, reduce_rows, reflect, solve_rows, unreflect
 from idyn.tasks.held import fill_held, split
-from idyn.tasks.limits import fill_coordinates
+from idyn.tasks.limits import Limits, fill_coordinates
 from idyn.tasks.motion import Part
 from idyn.tasks.nearest import Pair, Tick, fill_row, tasks_of, tick_of
 from idyn.tasks.outcomes import MET
-from idyn.tasks.plan import Equations, Plan, equations_in, limits_of, part_of
+from idyn.tasks.plan import Equations, Plan, equations_in, part_of
 from idyn.tasks.tick import APART, fill_friction
 from idyn.terms.inputs import Arrays
 from idyn.terms.stages import Dynamics
@@ -47,7 +47,7 @@ def find_shares(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Arrays, 
     """Fill the shares of all obstacles of task k. Return False if the records hold the data of another tick.
 
     modes: (kinds (n), directions of sliding (n, 2)); found: (block of `Equations`, numbers of the active limits (l), their
-        multipliers in each level (levels, l)); apart: see `limits_of`
+        multipliers in each level (levels, l)); apart: see `Limits`
     out: tuple of the shares (l + tasks + n + 4): of active limits, tasks, contacts, `OTHERS`
     """
     (kinds, directions), (block, active, multipliers), (shares,), d = modes, found, out, f.problem.dynamics
@@ -59,7 +59,8 @@ def find_shares(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Arrays, 
     fill(shares, 0.0)
     fill_friction(d, plan, modes, friction)
     tasks, forces = tasks_of(pool, at.A, at.values, plan.ends), tasks_of(pool, at.F, at.pushes, plan.ends_of_forces)
-    tick, task = tick_of(d, plan, (kinds, friction), tasks, forces, limits_of(plan, kinds, apart, True)), part_of(plan, at, k)
+    limits = Limits(plan, kinds, apart[0], apart[1], True)
+    tick, task = tick_of(d, plan, (kinds, friction), tasks, forces, limits), part_of(plan, at, k)
     damped, gradient, size = tick.levels.damped[0] > 0, stack_array(len(task.x)), np.sqrt(dot(task.asked, task.asked))
     apply_transposed(task.A, _pulls(pool, task), gradient)
     if dot(gradient, gradient) < (LEAST * size) ** 2:

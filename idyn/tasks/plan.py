@@ -16,13 +16,12 @@ from idyn.library.kernels import compiled
 from idyn.library.records import ArrayRecord, Flags, Indices, Matrix, Spans, Vector
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, fill
-from idyn.solvers.pool import Pool, vector
+from idyn.solvers.pool import Pool
 from idyn.tasks.centre import fill_centre
 from idyn.tasks.forces import ContactTask, fill_forces_of
 from idyn.tasks.frames import fill_frame, fill_joints
 from idyn.tasks.held import OPEN, STICK
-from idyn.tasks.limits import Limits
-from idyn.tasks.motion import CENTRE, JOINTS, LOCAL, NORMAL, PYTHON, VECTOR, MotionTask, Part
+from idyn.tasks.motion import CENTRE, JOINTS, LOCAL, NORMAL, PYTHON, MotionTask, Part, Place
 from idyn.tasks.read import Read, checked_target, gains, roots_of
 from idyn.tasks.stack import TaskLimits, TaskStack
 from idyn.terms.drift import Motions, body_motions
@@ -35,15 +34,19 @@ ROUND = polygon(8)
 
 MOST_PLANS = 16
 
+NO_PLACES = np.zeros(0, np.int64)
+
 EXTRA = 16
 """Number of active limits beyond that of the coordinates: those that nothing meets together."""
 
 POOL = 6
 """Numbers in the pool per square of the number of coordinates and equations."""
 
-KIND, JOINT, FIRST, COUNT, WHICH, ROOTS, GAINS, TARGETS = range(8)
+KIND, JOINT, FIRST, COUNT, WHICH, ROOTS, GAINS = range(7)
 """Columns of `Plan.table`: kind, joint of the frame or number of contacts, first row, number of rows, beginning of `which`,
-weights, gains, targets. The four targets of frames or up to three of others follow, −1 for absent ones."""
+of the weights; begin and end of the gains. Begin and end of up to four targets follow, equal ones for absent targets."""
+
+COLUMNS = GAINS + 10
 
 
 class Layout(NamedTuple):
@@ -98,7 +101,7 @@ class Plan(ArrayRecord):
     none: numbers and multipliers of no active limit
     """
 
-    table: Spans  # of each task, see `KIND` and the others (k, 11)
+    table: Spans  # of each task, see `KIND` and the others (k, COLUMNS)
     which: Indices  # see `Place`
     modes: Indices  # intended kinds of the contact modes, −1: stick if the contact touches (n)
     offsets: Matrix  # axes and origin of each task's frame in its joint frame (k, 12)
@@ -144,21 +147,16 @@ class Plan(ArrayRecord):
         for task, structure, (first, last) in zip(tasks, structures, self.layout.spans, strict=True):
             count, row = last - first, [PYTHON, 0, first, last - first, len(which), at]
             at += count
-            if structure is None:
-                table.append([*row, at, -1, -1, -1, -1])
-                offsets.append(np.zeros(12))
-                continue
-            place = task.place(robot)
+            place = Place(PYTHON, NO_PLACES) if structure is None else task.place(robot)
             row[KIND], row[JOINT] = place.kind, place.joint
-            row.append(at)
-            at += 2 * (task.COMPONENTS or count) if isinstance(task, MotionTask) else 0
-            for _, given, size in task.targets(count):
-                row.append(-1 if given is None else at)
-                at += 0 if given is None else size
-            table.append(row + [-1] * (11 - len(row)))
+            gains = 2 * (task.COMPONENTS or count) if isinstance(task, MotionTask) else 0
+            for size in (gains, *(0 if given is None else size for _, given, size in task.targets(count))):
+                row += at, at + (0 if structure is None else size)
+                at = row[-1]
+            table.append(row + [at] * (COLUMNS - len(row)))
             offsets.append(place.offset)
             which += place.which.tolist()
-        self.put(table=np.array(table, np.int64).reshape(-1, 11), which=np.array(which, np.int64), numbers=np.zeros(at))
+        self.put(table=np.array(table, np.int64).reshape(-1, COLUMNS), which=np.array(which, np.int64), numbers=np.zeros(at))
         self.put(offsets=np.array(offsets).reshape(-1, 12), ends=self.layout.ends[0], ends_of_forces=self.layout.ends[1])
         bodies, na = len(robot.tree.parents), robot.na
         self.put(velocities=np.zeros((bodies, 6)), biases=np.zeros((bodies, 6)), gravity=robot.bodies.gravity)
@@ -177,7 +175,7 @@ class Plan(ArrayRecord):
         own, (known, of, before) = robot.limits, self.limited
         if own is known and law is of and limits is before:
             return
-        self.put(corners=corners_of(law), angles_min=own.q_min, angles_max=own.q_max)
+        self.put(corners=ROUND if law.round_cones else law.directions, angles_min=own.q_min, angles_max=own.q_max)
         self.put(most=own.tau_max * limits.torque if limits.torque != 1.0 else own.tau_max, of_joints=limits.joints)
         self.put(least=limits.normal_force, smaller=limits.pressure_margin, acceleration=limits.acceleration)
         self.put(
@@ -202,11 +200,6 @@ def part_of(plan: Plan, at: Equations, k: int) -> Part:
     while level < len(ends) - 1 and ends[level] <= first:
         level += 1
     return Part(A[first:last], values[0, first:last], values[1, first:last], values[2, first:last], x, level, of_force)
-
-
-def corners_of(law: Law) -> Array:
-    """Return the corners of the polygon within which friction is planned (k, 2)."""
-    return ROUND if law.round_cones else law.directions
 
 
 class Stacked(NamedTuple):
@@ -293,16 +286,13 @@ def begin(d: Dynamics, plan: Plan, motion: tuple[Array, ...], block: Array, kind
     body_motions(g.model, g.axes, g.v, Motions(plan.velocities, plan.biases))
     for k in range(len(plan.table)):
         row = plan.table[k]
-        kind, first, last, at = row[KIND], row[FIRST], row[FIRST] + row[COUNT], row[TARGETS:]
-        roots, end = plan.numbers[row[ROOTS] : row[ROOTS] + row[COUNT]], len(plan.numbers)
-        if k + 1 < len(plan.table):
-            end = plan.table[k + 1, ROOTS]
-        sound = finite(plan.numbers[row[GAINS] : end])
+        kind, first, last = row[KIND], row[FIRST], row[FIRST] + row[COUNT]
+        numbers, sound = plan.numbers[row[GAINS] : row[COLUMNS - 1]], finite(plan.numbers[row[GAINS] : row[COLUMNS - 1]])
+        roots = plan.numbers[row[ROOTS] : row[GAINS]]
         copy(roots, out.pushes[2, first:last] if kind >= NORMAL else out.values[2, first:last])
-        if kind >= NORMAL:
-            which, begins = plan.which[row[WHICH] : row[WHICH] + row[JOINT]], at[1] if kind == VECTOR else at[0]
-            target = plan.numbers[begins : begins + (1 if kind == NORMAL else 3)]
-            fill_forces_of(g, kind, which, (target, origin), (out.F[first:last], out.pushes[0, first:last]))
+        if kind >= NORMAL:  # numbers: the target
+            which = plan.which[row[WHICH] : row[WHICH] + row[JOINT]]
+            fill_forces_of(g, kind, which, (numbers, origin), (out.F[first:last], out.pushes[0, first:last]))
         elif sound and kind != PYTHON:
             sound = _fill_motion_task(d, plan, k, (angles, placements, origin), out)
         if not sound:
@@ -313,16 +303,12 @@ def begin(d: Dynamics, plan: Plan, motion: tuple[Array, ...], block: Array, kind
 @compiled
 def _fill_motion_task(d: Dynamics, plan: Plan, k: int, motion: tuple[Array, ...], out: Equations) -> bool:
     """Fill the equations of a motion task. Return False for negative gains or a target that is no rotation."""
-    (angles, placements, origin), g, row, none, sound = motion, d.given, plan.table[k], plan.numbers[:0], True
-    kind, first, last, count, at = row[KIND], row[FIRST], row[FIRST] + row[COUNT], row[COUNT], row[TARGETS:]
-    which = plan.which[row[WHICH] : row[WHICH] + count]
+    (angles, placements, origin), g, row, at, sound = motion, d.given, plan.table[k], plan.table[k, GAINS:], True
+    kind, first, last = row[KIND], row[FIRST], row[FIRST] + row[COUNT]
+    which, gains = plan.which[row[WHICH] : row[WHICH] + row[COUNT]], plan.numbers[at[0] : at[1]]
     rows, asked, drift = out.A[first:last], out.values[0, first:last], out.values[1, first:last]
-    sizes = (count, count, count, 0) if kind == JOINTS else (3, 3, 3, 0) if kind == CENTRE else (3, 9, 6, 6)
-    one = plan.numbers[at[0] : at[0] + sizes[0]] if at[0] >= 0 else none
-    two = plan.numbers[at[1] : at[1] + sizes[1]] if at[1] >= 0 else none
-    three = plan.numbers[at[2] : at[2] + sizes[2]] if at[2] >= 0 else none
-    four = plan.numbers[at[3] : at[3] + sizes[3]] if at[3] >= 0 else none
-    gains = plan.numbers[row[GAINS] : row[GAINS] + (2 * count if kind == JOINTS else 6 if kind == CENTRE else 12)]
+    one, two = plan.numbers[at[2] : at[3]], plan.numbers[at[4] : at[5]]
+    three, four = plan.numbers[at[6] : at[7]], plan.numbers[at[8] : at[9]]
     if kind == JOINTS:
         fill_joints((angles, g.v), (which, g.model.a), (gains, one, two, three), (rows, asked))
     elif kind == CENTRE:
@@ -355,15 +341,3 @@ def _fill_bounds(d: Dynamics, plan: Plan, q: Array) -> None:
             slowest = -min(v_max, np.sqrt(at_once + 2.0 * c * max(q[k] - plan.angles_min[k], 0.0)) - c * dt)
             plan.fastest[k] = min(max((fastest - v) / dt, -c, -most), most)
             plan.slowest[k] = min(max(min((slowest - v) / dt, c), -most), most)
-
-
-@compiled
-def limits_of(plan: Plan, kinds: Array, apart: tuple[Array, Array], limited: bool) -> Limits:
-    """Return the limits of a tick. apart: rows on v̇ of distances between links, and their least values
-    limited: whether those of forces and torques hold"""
-    reach, most, least, smaller = plan.reach, plan.most, plan.least, plan.smaller
-    if not limited:
-        reach, most, least, smaller = vector(plan.pool, len(reach)), vector(plan.pool, len(most)), -np.inf, 0.0
-        fill(reach, np.inf)
-        fill(most, np.inf)
-    return Limits(kinds, plan.corners, reach, plan.slowest, plan.fastest, most, apart[0], apart[1], least, smaller)

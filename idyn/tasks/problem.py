@@ -13,7 +13,7 @@ from idyn.prediction.solve import workspace_for
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.held import SLIDE
 from idyn.tasks.modes import distance_bounds, name_of
-from idyn.tasks.motion import PYTHON, MotionTask, TaskMotion
+from idyn.tasks.motion import PYTHON, MotionTask
 from idyn.tasks.obstacles import OTHERS, find_shares
 from idyn.tasks.outcomes import MET, TaskOutcome
 from idyn.tasks.plan import KIND, Equations, equations_in, part_of, refuse, stacked
@@ -41,7 +41,6 @@ class Solution(NamedTuple):
     multipliers: Array  # of the active limits in each level (levels, k)
     relaxed: tuple[str, ...]  # names of limits that nothing meets together
     choice: int  # dimension of the choice of forces
-    damped: bool  # whether rows of motions are, see `TaskLimits.singular`
     answer: Prediction | None  # with these forces, if they are certified as the law's
 
 
@@ -103,7 +102,7 @@ class TaskProblem:
         if values[0] >= 0:
             refuse(self.tasks, plan, values[0])
         if solves and plan.by_python:
-            self._fill(TaskMotion(robot, at.q, at.v), results[1][0])
+            self._fill(robot.near(at.q), at.v, results[1][0])
             values = solve_modes(method.finish, plan, bounds, results, limited)
         return self._solution(values, results)
 
@@ -116,7 +115,7 @@ class TaskProblem:
 
     def _solution(self, values: SolvedValues, results: tuple[tuple[Array, Array], tuple[Array, Array], Out]) -> Solution:
         modes, found, out = results
-        _, k, choice, exact, violated, damped, certified = values
+        _, k, choice, exact, violated, certified = values
         plan, relaxed = self.plan, tuple[str, ...]()
         active, multipliers = plan.none
         if k:
@@ -126,13 +125,13 @@ class TaskProblem:
                 names = map(self.name, active[own["missed"][:k]].tolist())
                 relaxed = *dict.fromkeys(names), *(() if exact else (UNORDERED,))
         answer = verified(self.request, self.method, out, choice) if certified else None
-        return Solution(*modes, *found, active, multipliers, relaxed, choice, damped > 0, answer)
+        return Solution(*modes, *found, active, multipliers, relaxed, choice, answer)
 
-    def _fill(self, motion: TaskMotion, block: Array) -> None:
-        """Fill the equations that kernels do not fill."""
+    def _fill(self, q: Array, v: Array, block: Array) -> None:
+        """Fill the equations that kernels do not fill. q (nq), v (nv): see `MotionTask.fill`"""
         for k, task in enumerate(self.tasks):
             if isinstance(task, MotionTask) and self.plan.own["table"][k, KIND] == PYTHON:
-                task.fill(motion, part_of(self.plan, self.equations(block), k))
+                task.fill(self.request.robot, q, v, part_of(self.plan, self.equations(block), k))
 
     def equations(self, block: Array) -> Equations:
         """Return equations, motion and forces of a solution."""

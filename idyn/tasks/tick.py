@@ -14,9 +14,9 @@ from idyn.prediction.finish import OUT, Finish, verify
 from idyn.solvers.linalg import axpy, copy, dot, fill
 from idyn.solvers.pool import empty
 from idyn.tasks.held import OPEN, SLIDE, STICK, closing, solve_base
-from idyn.tasks.limits import Answer, count_limits, fill_slacks, of_forces
+from idyn.tasks.limits import Answer, Limits, count_limits, fill_slacks, of_forces
 from idyn.tasks.nearest import FEASIBLE, Pair, solve_tasks
-from idyn.tasks.plan import FIRST, Plan, begin, equations_in, limits_of, part_of
+from idyn.tasks.plan import FIRST, Plan, begin, equations_in, part_of
 from idyn.terms.dynamics import build_dynamics
 from idyn.terms.inputs import CONTACTS, Arrays, read_given
 from idyn.terms.stages import Dynamics
@@ -33,7 +33,7 @@ Given = tuple[Arrays, Arrays, Arrays, Arrays]
 Results = tuple[Pair, Pair, Arrays]
 
 
-SolvedValues = tuple[int, int, int, bool, int, int, bool]
+SolvedValues = tuple[int, int, int, bool, int, bool]
 """Number of the first task with malformed targets, `REJECTED` or −1; the fields of `Found`; whether the forces are
 certified as the law's. Returning a named tuple to Python would cost a microsecond."""
 
@@ -47,13 +47,13 @@ def run_tick(f: Finish, plan: Plan, given: Given, apart: Pair, results: Results,
         (3))
     results: (kinds of the contact modes (n), directions of sliding, of zeros (n, 2)); (block of `Equations`, q̈ (na)); of the
         prediction, filled if the forces are verified (p (3n), contact forces (n, 3), v⁺ (nv), τ (na))
-    apart, limited: see `limits_of`
+    apart, limited: see `Limits`
     """
     (state, contacts, before, bodies), (modes, found, _) = given, results
     d, (force, tau) = f.problem.dynamics, before
     d.given.midway, d.given.contact_drift = False, d.given.drift
     if not read_given(d.given, state, contacts, force):
-        return REJECTED, 0, 0, True, 0, 0, False
+        return REJECTED, 0, 0, True, 0, False
     build_dynamics(d)
     if len(tau) == len(plan.last):
         copy(tau, plan.last)
@@ -61,7 +61,7 @@ def run_tick(f: Finish, plan: Plan, given: Given, apart: Pair, results: Results,
         fill(plan.last, np.nan)
     malformed = begin(d, plan, bodies, found[0], modes[0])
     if malformed >= 0 or not solves:
-        return malformed, 0, 0, True, 0, 0, False
+        return malformed, 0, 0, True, 0, False
     return solve_modes(f, plan, apart, results, limited)
 
 
@@ -87,7 +87,7 @@ def solve_modes(f: Finish, plan: Plan, apart: Pair, results: Results, limited: b
     for j in range(len(q_ddot)):
         q_ddot[j] = at.motion[a[j]]
     verified = plan.verifies and verify(f, (q_ddot, at.force), out)
-    return -1, solved.active, solved.choice, solved.exact, solved.violated, solved.damped, verified
+    return -1, solved[0], solved[1], solved[2], solved[3], verified
 
 
 @compiled
@@ -96,16 +96,16 @@ def _fill_directions(d: Dynamics, motion: Array, directions: Array) -> None:
     g, v_hat = d.given, stack_array(len(motion))
     for j in range(len(motion)):
         v_hat[j] = g.dt * motion[j] + (1.0 - g.keep) * g.v[j]
-    for i in range(len(directions)):
-        s, t = dot(d.J[3 * i], v_hat) + d.drift[3 * i], dot(d.J[3 * i + 1], v_hat) + d.drift[3 * i + 1]
-        directions[i, 0], directions[i, 1] = _unit(s, t)
+    _fill_sliding(d, v_hat, directions)
 
 
 @compiled
-def _unit(s: float, t: float) -> tuple[float, float]:
-    """Return the direction of a velocity, 0 for a speed that counts as sticking."""
-    speed = np.sqrt(s * s + t * t)
-    return (s / speed, t / speed) if speed > SLIPS else (0.0, 0.0)
+def _fill_sliding(d: Dynamics, v_hat: Array, directions: Array) -> None:
+    """Fill the directions of û_T at v̂ (nv), 0 for speeds that count as sticking (n, 2)."""
+    for i in range(len(directions)):
+        s, t = dot(d.J[3 * i], v_hat) + d.drift[3 * i], dot(d.J[3 * i + 1], v_hat) + d.drift[3 * i + 1]
+        speed = np.sqrt(s * s + t * t)
+        directions[i, 0], directions[i, 1] = (s / speed, t / speed) if speed > SLIPS else (0.0, 0.0)
 
 
 @compiled
@@ -156,15 +156,14 @@ def fill_modes(f: Finish, plan: Plan, apart: Pair, answer: Arrays, intended: Arr
         v_hat[j] = v_plus[j] - g.keep * g.v[j]
     for i in range(len(u)):
         v_hat[u[i]] += g.rho * change[i]
+    _fill_sliding(d, v_hat, directions)
     for i in range(len(kinds)):
-        s, t = dot(d.J[3 * i], v_hat) + d.drift[3 * i], dot(d.J[3 * i + 1], v_hat) + d.drift[3 * i + 1]
-        directions[i, 0], directions[i, 1] = _unit(s, t)
         slips = directions[i, 0] != 0.0 or directions[i, 1] != 0.0
         if p[3 * i + 2] <= 0.0:
             kinds[i] = OPEN
         else:
             kinds[i] = SLIDE if meant[i] == SLIDE or (slips and meant[i] == STICK and g.mu[i] > 0.0) else STICK
-    limits, within = limits_of(plan, meant, apart, True), Answer(g.v, p / g.dt, tau)
+    limits, within = Limits(plan, meant, apart[0], apart[1], True), Answer(g.v, p / g.dt, tau)
     slacks = stack_array(count_limits(limits))
     fill_slacks(d, limits, within, slacks)
     kept = True
