@@ -3,6 +3,11 @@
     W (J v̇ + J̇ v + J v/T_r) + W φ/dt² = 0,   G v̇ + (G v + rate)/dt = 0,   Zᵀ (M_u v̇ + h_u + ρ J_uᵀ f⁻) = 0    held rows
     J_uᵀ f + G_uᵀ λ = (M_u v̇ + h_u + ρ J_uᵀ f⁻)/(1 + ρ),   f = B ζ                                     unactuated rows
 
+mode    forces                              held rows
+stick   s, t, n                             S, T, N
+slide   (−μ e, 1), polygon: (μ d, 1)        N
+open    –                                   –
+
 Z spans the directions of the unactuated space that no permitted force reaches, f⁻ are the forces of the last tick, ρ = T_p/dt.
 v̇ is the acceleration without the memory of the contact compliance model, f are the forces that act. Rotations of the held rows
 from the left eliminate v̇_u = e − E v̇_a; what is left of them are rows K v̇_a = k. With the unactuated rows P = J_uᵀ B = L Q, the
@@ -164,8 +169,7 @@ def _fill_columns(d: Dynamics, contact: tuple[Array, Array], B: tuple[Array, Arr
 def fill_held(d: Dynamics, kinds: Array, unactuated: tuple[Array, Array], held: Array) -> None:
     """Fill the held rows of the contacts, those of the closures and those of Z: unactuated columns, actuated ones, right side
     (·, nu + na + 1). unactuated: (Zᵀ (·, nu), h_u + ρ J_uᵀ f⁻ (nu))"""
-    (z, bias), g, c = unactuated, d.given, 0
-    u, a = g.model.u, g.model.a
+    (z, bias), g, c, row = unactuated, d.given, 0, stack_array(len(d.given.v))
     for i in range(len(kinds)):
         if kinds[i] == OPEN:
             continue
@@ -177,14 +181,10 @@ def fill_held(d: Dynamics, kinds: Array, unactuated: tuple[Array, Array], held: 
         split(d, d.G[k], -(d.rate[k] + dot(d.G[k], g.v)) / g.dt, held[c])
         c += 1
     for k in range(len(z)):
-        row = held[c + k]
         fill(row, 0.0)
-        row[len(u) + len(a)] = -dot(z[k], bias)
-        for i in range(len(u)):
-            for j in range(len(u)):
-                row[j] += z[k, i] * g.M[u[i], u[j]]
-            for j in range(len(a)):
-                row[len(u) + j] += z[k, i] * g.M[u[i], a[j]]
+        for i in range(len(bias)):
+            axpy(z[k, i], g.M[g.model.u[i]], row)
+        split(d, row, -dot(z[k], bias), held[c + k])
 
 
 @compiled

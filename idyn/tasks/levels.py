@@ -39,14 +39,14 @@ class Levels(NamedTuple):
     stretch: Array  # diagonal of W⁻¹ (na)
     H: Array  # reflectors of y (na, na)
     H_i: Array  # reflectors of i (internal, internal)
-    counts: Array  # number of held coordinates z, of reflectors of y, of reflectors of i
+    counts: tuple[int, int, int]  # number of held coordinates z, of reflectors of y, of reflectors of i
     fixed: Array  # held coordinates z
     pushes: Array  # unactuated rows of the forces: slopes by c (nu, D), and at c = 0 in the last column
     L: Array  # Λ (D, D), lower triangular
     beta: Array  # β (D)
     place: Array  # of each error in order of priority (D)
     ends: Array  # end of the errors of each level: of the tasks, posture, forces
-    damped: Array  # number of rows that are damped, in one element
+    damped: int  # number of rows that are damped
 
 
 @compiled
@@ -95,11 +95,10 @@ def levels_of(d: Dynamics, pool: Pool, held: Held, tasks: Tasks, forces: Tasks, 
         pushes[i, D] = -X[na, passive + last + i]
         for c in range(kept, na):
             pushes[i, c - kept] = X[c, passive + last + i]
-    place, closes, counts = indices(pool, D), indices(pool, count + 2), indices(pool, 3)
+    place, closes = indices(pool, D), indices(pool, count + 2)
     _fill_priorities(level_z[kept:], level_i, place, closes)
-    counts[0], counts[1], counts[2], damped = kept, rank, last, indices(pool, 1)
-    damped[0] = _damp(L, beta, scales, level_z[kept:rank], singular)
-    return Levels(middle, stretch, H, H_i, counts, fixed[:kept], pushes, L, beta, place, closes, damped)
+    damped = _damp(L, beta, scales, level_z[kept:rank], singular)
+    return Levels(middle, stretch, H, H_i, (kept, rank, last), fixed[:kept], pushes, L, beta, place, closes, damped)
 
 
 @compiled

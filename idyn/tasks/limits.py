@@ -1,25 +1,37 @@
 """Limits of one tick: their numbers, their values at a motion with its forces, and their rows on the coordinates of the levels.
 
 Limits are numbered: of each contact the least normal force, then the facets of its friction polygon; of each joint the largest
-torque, the least one, the least and the largest acceleration; then the least distances between links. The slack of a limit is
+torque, the least one, the least and the largest acceleration; then the least distances between links. Facets bind contacts
+that stick, the least normal force all that are not open. The slack of a limit is
 how far the motion keeps off it, negative beyond it.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
+from idyn.model.robot import Robot
 from idyn.solvers.linalg import axpy, copy, dot, fill, long_dot
 from idyn.solvers.rows import reflect, unreflect
 from idyn.tasks.held import OPEN, STICK, Closing, Held, fill_factors, fill_forces, solve_base
 from idyn.tasks.levels import Levels
 from idyn.tasks.plan import Plan
+from idyn.tasks.stack import TaskLimits
 from idyn.terms.stages import Dynamics
-from idyn.types import Array
+from idyn.types import Array, Kinematics
 
 FLAT = 1e-4
 """1 minus the cosine of the angle between normals below which contacts are those of one flat sole."""
+
+
+class LinkDistances(NamedTuple):
+    """Bounds rows · v̇ ≥ least [m/s²] that keep links apart. rows (k, nv), least (k); links: names of the two links (k)"""
+
+    rows: Array
+    least: Array
+    links: tuple[tuple[str, str], ...]
 
 
 class Limits(NamedTuple):
@@ -27,7 +39,7 @@ class Limits(NamedTuple):
 
     plan: Plan
     kinds: Array  # of the contact modes (n)
-    apart: Array  # rows on v̇ of distances between links, and their least values: see `idyn.tasks.modes.LinkDistances`
+    apart: Array  # rows on v̇ of distances between links, and their least values: see `LinkDistances`
     nearest: Array
     limited: bool  # whether those of forces and torques hold
 
@@ -259,3 +271,21 @@ def _fill_torque(d: Dynamics, closed: Closing, motion: Array, answer: Answer) ->
             moved[u[i]] += closes[c] * closed.moved[c, i]
     for k in range(len(a)):
         answer.torque[k] = long_dot(g.M[a[k]], moved) - push[a[k]]
+
+
+def distance_bounds(robot: Robot, state: Kinematics, dt: float, limits: TaskLimits) -> LinkDistances:
+    """Return bounds that keep the distances of `limits.self_collision`, as those of joint positions: the speed s of approach
+    after dt may be at most the root of s²/2c = distance − least distance − s dt, c the deceleration. Links that are too near
+    move apart in the same manner. Bounds that links cannot meet at once are approached with the deceleration c."""
+    kept = limits.self_collision
+    if kept is None:
+        return _no_distances(robot.nv)
+    links, distances, rows = kept.near(robot, state)
+    room, c = distances - kept.distance, kept.braking
+    fastest = np.copysign(np.sqrt((c * dt) ** 2 + 2.0 * c * np.abs(room)) - c * dt, room)
+    return LinkDistances(rows, np.minimum((-fastest - rows @ state.v) / dt, c), links)
+
+
+@lru_cache(maxsize=16)
+def _no_distances(nv: int) -> LinkDistances:
+    return LinkDistances(np.zeros((0, nv)), np.zeros(0), ())

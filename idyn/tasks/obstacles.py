@@ -61,7 +61,7 @@ def find_shares(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Arrays, 
     tasks, forces = tasks_of(pool, at.A, at.values, plan.ends), tasks_of(pool, at.F, at.pushes, plan.ends_of_forces)
     limits = Limits(plan, kinds, apart[0], apart[1], True)
     tick, task = tick_of(d, plan, (kinds, friction), tasks, forces, limits), part_of(plan, at, k)
-    damped, gradient, size = tick.levels.damped[0] > 0, stack_array(len(task.x)), np.sqrt(dot(task.asked, task.asked))
+    damped, gradient, size = tick.levels.damped > 0, stack_array(len(task.x)), np.sqrt(dot(task.asked, task.asked))
     apply_transposed(task.A, _pulls(pool, task), gradient)
     if dot(gradient, gradient) < (LEAST * size) ** 2:
         shares[len(shares) - 1] = damped

@@ -60,7 +60,7 @@ class TaskOutcome(Record, frozen=True, kw_only=False, dict=True, gc=True):
 
     @cached_property
     def obstacles(self) -> tuple[str, ...]:
-        """What prevents the task, by decreasing influence; () if it is met. Computed at the first use, in some milliseconds."""
+        """What prevents the task, by decreasing influence; () if it is met. Computed at the first use."""
         return self.changed if self.reached else (*self.changed, *self.find_obstacles(self.number))
 
     def __str__(self) -> str:

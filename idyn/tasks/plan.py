@@ -7,6 +7,7 @@ for another one of the same structure it takes some microseconds.
 """
 
 from collections.abc import Hashable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,25 +50,6 @@ of the weights; begin and end of the gains. Begin and end of up to four targets 
 COLUMNS = GAINS + 10
 
 
-class Layout(NamedTuple):
-    """Where the equations of tasks are, in order of their levels: those of motions and of forces, each one below the other."""
-
-    spans: list[tuple[int, int]]  # begin and end of the rows of each task
-    levels: list[int]  # that are present
-    counts: list[int]  # number of rows of motions, of forces
-    ends: list[Array]  # end of the rows of each level: of motions, of forces
-
-
-def _layout(tasks: Sequence[MotionTask | ContactTask], robot: Robot) -> Layout:
-    spans, counts, ends = [], [0, 0], dict[int, tuple[int, int]]()
-    for task in tasks:
-        of_force, count = isinstance(task, ContactTask), task.count(robot)
-        spans.append((counts[of_force], counts[of_force] + count))
-        counts[of_force] += count
-        ends[task.level] = counts[0], counts[1]
-    return Layout(spans, list(ends), counts, [*np.array(list(ends.values()), np.int64).reshape(-1, 2).T.copy()])
-
-
 class Equations(NamedTuple):
     """Equations of the tasks with their solution: views of one block of memory, a new one for each tick."""
 
@@ -97,7 +79,9 @@ _NO_LIMITS: tuple[Any, Any, Any] = None, None, None
 class Plan(ArrayRecord):
     """Plan of a stack for a robot and n contacts.
 
-    layout: of the equations; by_python: whether Python fills some of them; size: of the block of `Equations`
+    spans: begin and end of the equations of each task, in order of their levels, of motions and of forces each one below the
+        other; counts: numbers of equations of motions, of forces
+    by_python: whether Python fills some of them; size: of the block of `Equations`
     none: numbers and multipliers of no active limit
     """
 
@@ -142,31 +126,35 @@ class Plan(ArrayRecord):
     verifies: bool  # whether forces of the solution may be verified as those of the law
 
     def __init__(self, robot: Robot, tasks: Sequence[MotionTask | ContactTask], structures: Sequence[Hashable], n: int) -> None:
-        self.layout, self.limited = _layout(tasks, robot), _NO_LIMITS
-        table, offsets, which, at = [], [], list[int](), 0
-        for task, structure, (first, last) in zip(tasks, structures, self.layout.spans, strict=True):
-            count, row = last - first, [PYTHON, 0, first, last - first, len(which), at]
-            at += count
+        self.spans, self.limited = list[tuple[int, int]](), _NO_LIMITS
+        table, offsets, which, at, counts, ends = [], [], list[int](), 0, [0, 0], dict[int, tuple[int, int]]()
+        for task, structure in zip(tasks, structures, strict=True):
+            of_force, count = isinstance(task, ContactTask), task.count(robot)
+            first, row = counts[of_force], [PYTHON, 0, counts[of_force], count, len(which), at]
+            self.spans.append((first, first + count))
+            counts[of_force] += count
+            ends[task.level], at = (counts[0], counts[1]), at + count
             place = Place(PYTHON, NO_PLACES) if structure is None else task.place(robot)
             row[KIND], row[JOINT] = place.kind, place.joint
-            gains = 2 * (task.COMPONENTS or count) if isinstance(task, MotionTask) else 0
-            for size in (gains, *(0 if given is None else size for _, given, size in task.targets(count))):
+            factors = 2 * (task.COMPONENTS or count) if isinstance(task, MotionTask) else 0
+            for size in (factors, *(0 if given is None else size for _, given, size in task.targets(count))):
                 row += at, at + (0 if structure is None else size)
                 at = row[-1]
             table.append(row + [at] * (COLUMNS - len(row)))
             offsets.append(place.offset)
             which += place.which.tolist()
         self.put(table=np.array(table, np.int64).reshape(-1, COLUMNS), which=np.array(which, np.int64), numbers=np.zeros(at))
-        self.put(offsets=np.array(offsets).reshape(-1, 12), ends=self.layout.ends[0], ends_of_forces=self.layout.ends[1])
+        of_motions, of_forces = np.array(list(ends.values()), np.int64).reshape(-1, 2).T.copy()
+        self.put(offsets=np.array(offsets).reshape(-1, 12), ends=of_motions, ends_of_forces=of_forces)
         bodies, na = len(robot.tree.parents), robot.na
         self.put(velocities=np.zeros((bodies, 6)), biases=np.zeros((bodies, 6)), gravity=robot.bodies.gravity)
         self.put(last=np.full(na, np.nan), slowest=np.zeros(na), fastest=np.zeros(na), reach=np.zeros(n))
-        rows, pushes = self.layout.counts
+        rows, pushes = self.counts = counts[0], counts[1]
         size, most = na + 3 * n + rows + pushes + len(robot.closures.keys) * 6 + EXTRA, na + 3 * n + EXTRA
         self.put(modes=np.zeros(n, np.int64), pool=Pool(POOL * size * size, POOL * size))
         self.put(active=np.zeros(most, np.int64), missed=np.zeros(most, np.bool_))
-        self.put(multipliers=np.zeros((len(self.layout.levels), most)))
-        self.none = np.zeros(0, np.int64), np.zeros((len(self.layout.levels), 0))
+        self.put(multipliers=np.zeros((len(ends), most)))
+        self.none = np.zeros(0, np.int64), np.zeros((len(ends), 0))
         self.put(rows=rows, pushes=pushes)
         self.by_python, self.size = None in structures, rows * (robot.nv + 3) + pushes * (3 * n + 3) + robot.nv + 3 * n + 1
 
@@ -232,7 +220,7 @@ def stacked(robot: Robot, stack: TaskStack, keys: tuple[str, ...]) -> tuple[list
 
 
 def _stacked(robot: Robot, given: list[MotionTask | ContactTask], keys: tuple[str, ...]) -> Stacked:
-    read, tasks = Read(), sorted(given, key=_level)
+    read, tasks = Read(), sorted(given, key=attrgetter("level"))
     structures = [task.structure(robot) for task in tasks]
     kinds = [(type(task), task.level, of or task.count(robot)) for task, of in zip(tasks, structures, strict=True)]
     plans = robot.scratch.setdefault("plans", {})
@@ -255,17 +243,13 @@ def _stacked(robot: Robot, given: list[MotionTask | ContactTask], keys: tuple[st
 
 def refuse(tasks: Sequence[MotionTask | ContactTask], plan: Plan, number: int) -> None:
     """Raise InputError for the task of this number, whose numbers a kernel has refused."""
-    task, (first, last) = tasks[number], plan.layout.spans[number]
+    task, (first, last) = tasks[number], plan.spans[number]
     if isinstance(task, MotionTask):
         gains(task.stiffness, task.damping, task.COMPONENTS or last - first)
     for name, given, size in task.targets(last - first):
         if given is not None:
             checked_target(name, given, size)
     raise AssertionError("compiled code rejected checked targets")
-
-
-def _level(task: MotionTask | ContactTask) -> int:
-    return task.level
 
 
 @compiled

@@ -133,7 +133,7 @@ def _passed(problem: TaskProblem, solution: Solution) -> Pass:
         options=r.options,
         guess=r.guess,
         applied=r.applied,
-        preferred=preferred if problem.plan.layout.counts[1] or len(solution.active) else None,
+        preferred=preferred if problem.plan.counts[1] or len(solution.active) else None,
     )
     # the contact modes of the prediction; laws whose contacts creep keep the intended ones
     intended, bounds = problem.first.kinds, (problem.apart.rows, problem.apart.least)
@@ -198,7 +198,7 @@ def _best(problem: TaskProblem, candidates: list[Pass]) -> Pass:
 def _cost(problem: TaskProblem, each: Pass) -> tuple[float, ...]:
     """Return what passes are compared by: whether the requested law is not certified, whether torques are beyond their limits
     (then the motion is another one), then the errors level by level."""
-    costs = dict.fromkeys(problem.plan.layout.levels, 0.0)
+    costs = {task.level: 0.0 for task in problem.tasks}
     _, sizes = problem.compare(each.solution, each.answer, problem.state.v)
     for task, cost in zip(problem.tasks, sizes[:, 4].tolist(), strict=True):
         costs[task.level] += cost

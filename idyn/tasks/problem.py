@@ -12,7 +12,7 @@ from idyn.prediction.rungs import Out, outputs, verified
 from idyn.prediction.solve import workspace_for
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.held import SLIDE
-from idyn.tasks.modes import distance_bounds, name_of
+from idyn.tasks.limits import distance_bounds
 from idyn.tasks.motion import PYTHON, MotionTask
 from idyn.tasks.obstacles import OTHERS, find_shares
 from idyn.tasks.outcomes import MET, TaskOutcome
@@ -135,21 +135,28 @@ class TaskProblem:
 
     def equations(self, block: Array) -> Equations:
         """Return equations, motion and forces of a solution."""
-        (rows, pushes), r = self.plan.layout.counts, self.request
+        (rows, pushes), r = self.plan.counts, self.request
         return equations_in(block, rows, pushes, r.robot.nv, len(r.contacts.keys))
 
     def compare(self, solution: Solution, answer: Prediction, v: Array) -> tuple[tuple[Array, Array], Array]:
         """Return what is asked, what a solution and what the law's answer achieve, of motions and of forces (3, ·), and how far
         that is from each other, see `idyn.tasks.tick.compare`. v: of the state (nv)"""
-        rows, pushes = self.plan.layout.counts
+        rows, pushes = self.plan.counts
         out = np.empty((3, rows)), np.empty((3, pushes)), np.empty((len(self.tasks), 5))
         compare(self.plan, (solution.block, solution.kinds), (answer.v_plus, v, answer.p), answer.dt, out)
         return out[:2], out[2]
 
     def name(self, number: int) -> str:
-        """Return the name of a limit."""
-        r = self.request
-        return name_of(r.robot, r.contacts.keys, len(self.plan.own["corners"]), self.apart, number)
+        """Return the name of a limit, by its number in `idyn.tasks.limits`."""
+        robot, keys, per = self.request.robot, self.request.contacts.keys, 1 + len(self.plan.own["corners"])
+        i, facet = divmod(number, per)
+        if i < len(keys):
+            return f"{'friction' if facet else 'normal force'} of contact {keys[i]}"
+        joint, which = divmod(number - len(keys) * per, 4)
+        if joint < robot.na:
+            return f"{'torque' if which < 2 else 'motion'} limit of {robot.joint_names[joint]}"
+        one, other = self.apart.links[number - len(keys) * per - 4 * robot.na]
+        return f"self-collision of {one} and {other}"
 
     def obstacles(self, before: Request, solution: Solution, k: int) -> tuple[str, ...]:
         """Return what prevents task k, by decreasing influence. before: request with the state as it was"""
@@ -195,7 +202,7 @@ def outcomes_of(
     """
     outcomes, (achieved, largest) = [], problem.compare(solution, answer, before.state.v)
     find, words = partial(problem.obstacles, before, solution), tuple[str, ...]()
-    tasks = zip(problem.tasks, problem.plan.layout.spans, largest.tolist(), strict=True)
+    tasks = zip(problem.tasks, problem.plan.spans, largest.tolist(), strict=True)
     for k, (task, (first, last), (unlike, off, missed, size, _)) in enumerate(tasks):
         close = MET * max(1.0, size)
         if unlike > close and not words:  # the same ones for all tasks

@@ -47,14 +47,6 @@ def _not_negative(field: str, given: float | Numbers, size: int) -> Array:
     return array
 
 
-def rotation(field: str, given: Array) -> Array:
-    """Return a rotation matrix (3, 3). Raises InputError."""
-    R = numbers(field, given)
-    if R.shape != (3, 3) or not is_rotation(R):
-        raise InputError(field, "expected a rotation matrix (3, 3), with the frame's axes as columns")
-    return R
-
-
 def mask_of(given: Sequence[bool], size: int) -> Array:
     """Return a mask as an array. Raises InputError."""
     mask = np.asarray(given)
@@ -105,7 +97,10 @@ def _numbers(given: list[Any]) -> Array | None:
 def checked_target(name: str, given: Any, size: int) -> Array:
     """Return a target as numbers (size). Raises InputError."""
     if name == "rotation":
-        return np.ascontiguousarray(rotation(name, given)).reshape(size)
+        R = numbers(name, given)
+        if R.shape != (3, 3) or not is_rotation(R):
+            raise InputError(name, "expected a rotation matrix (3, 3), with the frame's axes as columns")
+        return R.reshape(size)
     return sized(name, given, size, one_for_all=False)
 
 
