@@ -8,7 +8,7 @@ import numpy as np
 from idyn.library.kernels import compiled, stack_array
 from idyn.library.records import Indices, Vector
 from idyn.solvers.linalg import axpy, backward, copy, fill, fill_rows, forward, scale
-from idyn.solvers.rows import reduce_rows
+from idyn.solvers.rows import order_rows
 from idyn.types import Array
 
 NONE, FORCES, TORQUES = range(3)  # objectives of the selection
@@ -119,13 +119,9 @@ def split(A: Array, order: Array, Q: Array) -> int:
 
     A: the matrix, transposed (columns, rows), overwritten; order: (rows); Q: (columns, columns)
     """
-    columns, rows = A.shape
-    H, place, s = stack_array((columns, columns)), stack_array(rows), stack_array(columns)
-    for j in range(rows):
-        place[j] = j
-    rank = reduce_rows(A, place.reshape((1, rows)), (0, rows), H, 0, 0.0)
-    for j in range(rows):
-        order[j] = int(place[j])
+    columns = len(A)
+    H, s = stack_array((columns, columns)), stack_array(columns)
+    rank = order_rows(A, order, H)
     fill_rows(Q, 0.0)
     for k in range(columns):
         Q[k, k] = 1.0

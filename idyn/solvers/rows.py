@@ -100,6 +100,21 @@ def reduce_rows(A: Array, B: Array, span: tuple[int, int], H: Array, start: int,
     return rank
 
 
+@compiled
+def order_rows(A: Array, order: Array, H: Array) -> int:
+    """Reduce the first rows of a matrix, and fill their numbers in the order of the pivots. Return the number of reflectors.
+
+    A, H: see `reduce_rows`; order: of as many rows as are reduced
+    """
+    place = stack_array((1, len(order)))
+    for i in range(len(order)):
+        place[0, i] = i
+    rank = reduce_rows(A, place, (0, len(order)), H, 0, 0.0)
+    for i in range(len(order)):
+        order[i] = int(place[0, i])
+    return rank
+
+
 @entry(written((Matrix, Vector)), written((Vector, Matrix)), float)
 def solve_and_span(given: tuple[Array, Array], out: tuple[Array, Array], scale: float) -> int:
     """Solve A z = b in the sense of least squares, with the least norm. Return the rank of A.

@@ -22,7 +22,7 @@ from idyn.contact.ground import allowance
 from idyn.library.kernels import compiled, stack_array
 from idyn.solvers.linalg import axpy, backward, cholesky, copy, copy_rows, dot, fill, forward, scale
 from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix
-from idyn.solvers.rows import reduce_rows, reflect, solve_rows, substitute, unreflect
+from idyn.solvers.rows import order_rows, reflect, solve_rows, substitute, unreflect
 from idyn.terms.stages import Dynamics
 from idyn.types import Array
 
@@ -51,14 +51,9 @@ def hold(d: Dynamics, pool: Pool, kinds: Array, friction: Array) -> Held:
     g = d.given
     u, nu, na, m = g.model.u, len(g.model.u), len(g.model.a), count_columns(d, kinds)
     columns, of, P, Q = zero_matrix(pool, m, 3), indices(pool, m), zero_matrix(pool, m, nu), matrix(pool, nu, m)
-    place = stack_array((1, nu))
-    _fill_columns(d, (kinds, friction), (columns, of), P)
-    for i in range(nu):
-        place[0, i] = i
-    rank = reduce_rows(P, place, (0, nu), Q, 0, 0.0)
     order, bias = indices(pool, nu), vector(pool, nu)
-    for i in range(nu):
-        order[i] = int(place[0, i])
+    _fill_columns(d, (kinds, friction), (columns, of), P)
+    rank = order_rows(P, order, Q)
     for i in range(nu):
         bias[i] = g.h[u[i]]
         for row in range(len(g.last) if g.rho > 0.0 else 0):
@@ -202,15 +197,13 @@ def split(d: Dynamics, row: Array, wanted: float, out: Array) -> None:
 def _eliminate(held: Array, base: Array) -> int:
     """Eliminate the unactuated columns by reflections from the left, and fill (E, e) of v̇_u = e − E v̇_a (nu, na + 1). Return
     the number of rows used. Directions of v̇_u that no row determines stay 0."""
-    place, reflectors = stack_array((1, len(base))), stack_array((len(held), len(held)))
-    for k in range(len(base)):
-        place[0, k] = k
-    rank = reduce_rows(held, place, (0, len(base)), reflectors, 0, 0.0)
+    order = stack_array(len(base), np.int64)
+    rank = order_rows(held, order, stack_array((len(held), len(held))))
     for k in range(rank - 1, -1, -1):
-        solved = base[int(place[0, k])]
+        solved = base[order[k]]
         copy(held[k, len(base) :], solved)
         for j in range(k + 1, rank):
-            axpy(-held[k, j], base[int(place[0, j])], solved)
+            axpy(-held[k, j], base[order[j]], solved)
         scale(1.0 / held[k, k], solved)
     return rank
 

@@ -32,6 +32,10 @@ Tasks = tuple[Array, Array, Array, Array]
 """(A (r, nv) of motions or (r, 3n) of forces, asked − drift (r), square roots of the weights (r), end of each level's rows)"""
 
 
+Metric = tuple[Array, Array, int]
+"""(p (na), diagonal of W⁻¹ (na), level of the posture or −1)."""
+
+
 class Levels(NamedTuple):
     """Levels of one tick. D coordinates c; their errors in order of priority at `place`."""
 
@@ -50,11 +54,12 @@ class Levels(NamedTuple):
 
 
 @compiled
-def levels_of(d: Dynamics, pool: Pool, held: Held, tasks: Tasks, forces: Tasks, scale: tuple[float, float]) -> Levels:
+def levels_of(
+    d: Dynamics, pool: Pool, held: Held, metric: Metric, tasks: Tasks, forces: Tasks, scale: tuple[float, float]
+) -> Levels:
     """Return the levels. scale: mass of the robot, by which rows of forces are divided; see `TaskLimits.singular`"""
-    mass, singular = scale
+    (mass, singular), (middle, stretch, posture) = scale, metric
     na, internal, count = len(held.base[0]) - 1, len(held.P) - len(held.order), len(tasks[3])
-    middle, stretch, posture = _metric(d, pool, tasks, forces[3])
     base = _base(d, held, (middle, stretch), matrix(pool, len(held.base), na + 1))
     # rows of forces: internal forces first
     F, least = zero_matrix(pool, internal + na + 1, len(forces[0])), zeros(pool, count + 1)
@@ -124,7 +129,7 @@ def _damp(L: Array, beta: Array, scales: Array, level_of: Array, singular: float
 
 
 @compiled
-def _metric(d: Dynamics, pool: Pool, tasks: Tasks, closes: Array) -> tuple[Array, Array, int]:
+def metric_of(d: Dynamics, pool: Pool, tasks: Tasks, closes: Array) -> Metric:
     """Return p, W⁻¹ and the level of the posture: the last level, if it asks for each joint and nothing else, as rows of forces
     beside or below it may move joints; −1 for joints that come to rest below all levels. closes: end of the rows of forces of
     each level"""
@@ -216,7 +221,7 @@ def _reduce_forces(F: Array, ends: Array, least: Array, H: Array, out: tuple[Arr
 def _stack(
     at: tuple[Dynamics, Held],
     tasks: Tasks,
-    metric: tuple[Array, Array, int],
+    metric: Metric,
     forces: tuple[Array, ...],
     base: Array,
     least: Array,

@@ -13,7 +13,7 @@ from idyn.solvers.linalg import dot, fill, long_dot, magnitude
 from idyn.solvers.pool import Pool, empty, vector, zeros
 from idyn.solvers.staircase import SOFT, Active, admit, join, no_rows, restore
 from idyn.tasks.held import Closing, Held, closing, hold
-from idyn.tasks.levels import Levels, Tasks, levels_of
+from idyn.tasks.levels import Levels, Tasks, levels_of, metric_of
 from idyn.tasks.limits import (
     Answer,
     Limits,
@@ -64,8 +64,9 @@ class Tick(NamedTuple):
 @compiled
 def tick_of(d: Dynamics, plan: Plan, contact: Pair, tasks: Tasks, pushes: Tasks, limits: Limits) -> Tick:
     """Return the tick of some contact modes. contact: (kinds of the modes (n), friction per normal force (n, 2))"""
-    held, scale = hold(d, plan.pool, contact[0], contact[1]), (plan.mass, plan.singular)
-    return Tick(held, levels_of(d, plan.pool, held, tasks, pushes, scale), closing(d, plan.pool), limits)
+    pool, scale, held = plan.pool, (plan.mass, plan.singular), hold(d, plan.pool, contact[0], contact[1])
+    levels = levels_of(d, pool, held, metric_of(d, pool, tasks, pushes[3]), tasks, pushes, scale)
+    return Tick(held, levels, closing(d, pool), limits)
 
 
 @compiled
@@ -152,6 +153,7 @@ def solve_tasks(d: Dynamics, plan: Plan, contact: Pair, of: Equations, apart: Pa
     none, unit = zeros(pool, D), vector(pool, D)
     fill(unit, 1.0)
     _fill_answer(d, tick, none, unit, answer, room)
+    of.tick[1] = tick.levels.damped
     if _most_violated(room) < 0:
         return 0, choice, True, 0
     if _shorten(tasks[1], tasks[3]) + _shorten(forces[1], forces[3]) > 0:

@@ -13,10 +13,11 @@ from idyn.prediction.finish import Finish
 from idyn.solvers.linalg import apply_transposed, axpy, copy, copy_rows, dot, fill, magnitude, scale
 from idyn.solvers.pool import Pool, empty, indices, matrix, vector, zeros
 from idyn.solvers.rows import NEGLIGIBLE, reduce_rows, reflect, solve_rows, unreflect
-from idyn.tasks.held import fill_held, split
+from idyn.tasks.held import closing, fill_held, hold, split
+from idyn.tasks.levels import levels_of, metric_of
 from idyn.tasks.limits import Limits, fill_coordinates
 from idyn.tasks.motion import Part
-from idyn.tasks.nearest import Pair, Tick, fill_row, tasks_of, tick_of
+from idyn.tasks.nearest import Pair, Tick, fill_row, tasks_of
 from idyn.tasks.outcomes import MET
 from idyn.tasks.plan import Equations, Plan, equations_in, part_of
 from idyn.tasks.tick import APART, fill_friction
@@ -58,10 +59,8 @@ def find_shares(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Arrays, 
     empty(pool)
     fill(shares, 0.0)
     fill_friction(d, plan, modes, friction)
-    tasks, forces = tasks_of(pool, at.A, at.values, plan.ends), tasks_of(pool, at.F, at.pushes, plan.ends_of_forces)
-    limits = Limits(plan, kinds, apart[0], apart[1], True)
-    tick, task = tick_of(d, plan, (kinds, friction), tasks, forces, limits), part_of(plan, at, k)
-    damped, gradient, size = tick.levels.damped > 0, stack_array(len(task.x)), np.sqrt(dot(task.asked, task.asked))
+    tick, task = _tick_of(d, plan, (kinds, friction), at, apart), part_of(plan, at, k)
+    damped, gradient, size = at.tick[1] > 0.0, stack_array(len(task.x)), np.sqrt(dot(task.asked, task.asked))
     apply_transposed(task.A, _pulls(pool, task), gradient)
     if dot(gradient, gradient) < (LEAST * size) ** 2:
         shares[len(shares) - 1] = damped
@@ -74,6 +73,17 @@ def find_shares(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Arrays, 
     if damped and not task.of_force:
         shares[len(shares) - 1] = largest if largest > 0.0 else 1.0
     return True
+
+
+@compiled
+def _tick_of(d: Dynamics, plan: Plan, contact: Pair, at: Equations, apart: Pair) -> Tick:
+    """Return the tick without levels of tasks: any orthonormal coordinates of the metric that are not held do. contact: see
+    `idyn.tasks.nearest.tick_of`"""
+    pool, held = plan.pool, hold(d, plan.pool, contact[0], contact[1])
+    middle, stretch, _ = metric_of(d, pool, tasks_of(pool, at.A, at.values, plan.ends), plan.ends_of_forces)
+    none, nothing = tasks_of(pool, at.A[:0], at.values, plan.ends[:0]), tasks_of(pool, at.F[:0], at.pushes, plan.ends[:0])
+    levels = levels_of(d, pool, held, (middle, stretch, -1), none, nothing, (plan.mass, 0.0))
+    return Tick(held, levels, closing(d, pool), Limits(plan, contact[0], apart[0], apart[1], True))
 
 
 @compiled

@@ -59,7 +59,7 @@ class Equations(NamedTuple):
     pushes: Array  # (3, c)
     motion: Array  # v̇ (nv)
     force: Array  # f (3n)
-    tick: Array  # `Given.ticks` of their tick, one element
+    tick: Array  # `Given.ticks` of their tick; number of damped rows, see `TaskLimits.singular` (2)
 
 
 @compiled
@@ -70,7 +70,7 @@ def equations_in(block: Array, rows: int, pushes: int, nv: int, n: int) -> Equat
     A, values = block[:a].reshape((rows, nv)), block[a:b].reshape((3, rows))
     F, asked = block[b:c].reshape((pushes, width)), block[c:d].reshape((3, pushes))
     e = d + nv + width
-    return Equations(A, values, F, asked, block[d : d + nv], block[d + nv : e], block[e : e + 1])
+    return Equations(A, values, F, asked, block[d : d + nv], block[d + nv : e], block[e : e + 2])
 
 
 _NO_LIMITS: tuple[Any, Any, Any] = None, None, None
@@ -156,7 +156,7 @@ class Plan(ArrayRecord):
         self.put(multipliers=np.zeros((len(ends), most)))
         self.none = np.zeros(0, np.int64), np.zeros((len(ends), 0))
         self.put(rows=rows, pushes=pushes)
-        self.by_python, self.size = None in structures, rows * (robot.nv + 3) + pushes * (3 * n + 3) + robot.nv + 3 * n + 1
+        self.by_python, self.size = None in structures, rows * (robot.nv + 3) + pushes * (3 * n + 3) + robot.nv + 3 * n + 2
 
     def limit(self, robot: Robot, law: Law, limits: TaskLimits) -> None:
         """Set the limits, where they have changed."""

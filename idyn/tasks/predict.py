@@ -77,7 +77,7 @@ def predict_tasks(
         raise InputError("dt", f"expected a finite number > 0, got {dt}")
     request = Request(robot, state, contacts, NOTHING, law, dt, _feasible(options), guess, applied, None)
     problem = TaskProblem(request, stack, limited=law.holds_still)
-    candidates, passes = _candidates(problem)
+    candidates = _candidates(problem)
     best = candidates[0] if len(candidates) == 1 else _best(problem, candidates)
     at, solution = problem.state, best.solution
     before = msgspec.structs.replace(problem.request, state=State(q=at.q.copy(), v=at.v.copy()))
@@ -87,22 +87,22 @@ def predict_tasks(
         q_ddot=solution.q_ddot,
         kinds=solution.kinds,
         relaxed=solution.relaxed,
-        passes=passes,
+        passes=len(candidates),
         find_outcomes=partial(outcomes_of, problem, before, solution, best.answer, differences),
     )
 
 
-def _candidates(problem: TaskProblem) -> tuple[list[Pass], int]:
-    """Return the passes to choose from, and how many predictions were made: one, if no limit binds and the prediction has the
-    intended contact modes; else one for each combination of modes that was tried."""
+def _candidates(problem: TaskProblem) -> list[Pass]:
+    """Return the passes to choose from: one, if no limit binds and the prediction has the intended contact modes; else one for
+    each combination of modes that was tried."""
     intended, solution, candidates, seen = problem.first.kinds, problem.first, list[Pass](), list[bytes]()
     if solution.answer is not None:
-        return [_passed(problem, solution)], 1
+        return [_passed(problem, solution)]
     if not problem.request.law.holds_still:  # its forces may be others: `first` is without limits of forces
         found = _passed(problem, solution)
         answer, modes = found.answer, (solution.kinds, solution.directions)
         if found.within and not len(solution.active) and answer.status.ok and _same(*modes, found.predicted, found.turned):
-            return [found], 1
+            return [found]
         solution = problem.solve(intended, np.zeros((len(intended), 2)))
     while True:
         seen.append(solution.kinds.tobytes())
@@ -110,7 +110,7 @@ def _candidates(problem: TaskProblem) -> tuple[list[Pass], int]:
         _, _, predicted, turned, _ = candidates[-1]
         known = predicted.tobytes() in seen and _same(predicted, solution.directions, predicted, turned)
         if known or len(candidates) == MOST_PASSES:
-            return candidates, len(candidates)
+            return candidates
         solution = problem.solve(predicted, turned)
 
 

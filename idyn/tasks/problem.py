@@ -169,7 +169,7 @@ class TaskProblem:
             self._prepare(before)
             again = self._run(before, limited=False, solves=False)
             assert again is not None
-            s.block[-1] = again.block[-1]
+            self.equations(s.block).tick[0] = self.equations(again.block).tick[0]
             return self.obstacles(before, solution, k)
         sizes = shares.tolist()
         least = SHARE * max(sizes)

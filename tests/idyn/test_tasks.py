@@ -297,6 +297,19 @@ def test_a_stack_that_is_passed_again_follows_its_contacts_and_its_arrays():
     assert all(np.abs(one - other).max() > 0.01 for one, other in pairwise(seen))
 
 
+def test_obstacles_are_those_of_their_own_tick_whatever_is_computed_before_they_are_read():
+    robot, state, contacts, rng = near_stance("go2", seed=3, spread=0.05)
+    slippery = msgspec.structs.replace(contacts, mu=np.full(len(contacts), 0.1))
+    pushed = base_task(robot, state, acceleration=[0.0, 6.0, 0.0, 0.0, 0.0, 0.0])
+    tasks = [pushed, PostureTask(angles=robot.joint_angles(state.q), level=1)]
+    at_once = [outcome.obstacles for outcome in solve(robot, state, slippery, tasks).outcomes]
+    late, moving = solve(robot, state, slippery, tasks), State(q=state.q, v=rng.normal(size=robot.nv))
+    solve(robot, moving, contacts, tasks, limits=TaskLimits(friction_margin=0.5, torque=0.1))
+    predict(robot, moving, contacts, np.ones(robot.na), law="coulomb", dt=2 * DT)
+    assert [outcome.obstacles for outcome in late.outcomes] == at_once
+    assert all("friction of contact FL_foot" in obstacles for obstacles in at_once)
+
+
 def test_forces_and_motions_that_contacts_cannot_give_are_named():
     robot, state, contacts, _ = near_stance("go2")
     tasks = [base_task(robot, state), ForceTask(contacts=contacts.keys, normal=2 * robot.weight, level=1)]
