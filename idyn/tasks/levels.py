@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from idyn.library.kernels import compiled, stack_array
-from idyn.solvers.linalg import axpy, dot, fill, long_dot
+from idyn.solvers.linalg import apply_transposed, axpy, copy, dot, long_dot, scale
 from idyn.solvers.pool import Pool, indices, matrix, vector, zero_matrix, zeros
 from idyn.solvers.rows import NEGLIGIBLE, compress, reduce_rows, substitute
 from idyn.tasks.held import Held, fill_factors
@@ -84,22 +84,18 @@ def levels_of(
         L[j - kept, j - kept] = 1.0
         if j < rank:
             beta[j - kept] = X[na, pivots_z[j]]
-            for c in range(kept, j + 1):
-                L[j - kept, c - kept] = X[c, pivots_z[j]]
+            copy(X[kept : j + 1, pivots_z[j]], L[j - kept, : j + 1 - kept])
     for i in range(internal):
         row = na - kept + i
         L[row, row] = 1.0
         if i < last:
             beta[row] = X[na, passive + i]
-            for c in range(kept, na):
-                L[row, c - kept] = X[c, passive + i]
-            for c in range(i + 1):
-                L[row, na - kept + c] = F[c, pivots[i]]
+            copy(X[kept:na, passive + i], L[row, : na - kept])
+            copy(F[: i + 1, pivots[i]], L[row, na - kept : row + 1])
     pushes = zero_matrix(pool, len(base), D + 1)
     for i in range(len(base)):
         pushes[i, D] = -X[na, passive + last + i]
-        for c in range(kept, na):
-            pushes[i, c - kept] = X[c, passive + last + i]
+        copy(X[kept:na, passive + last + i], pushes[i, : na - kept])
     place, closes = indices(pool, D), indices(pool, count + 2)
     _fill_priorities(level_z[kept:], level_i, place, closes)
     damped = _damp(L, beta, scales, level_z[kept:rank], singular)
@@ -183,13 +179,11 @@ def _fill_force_rows(held: Held, forces: Tasks, base: Array, mass: float, F: Arr
     for r in range(len(A)):
         root = roots[r] / mass
         length = fill_factors(held, A[r], push, inner)
-        fill(line, 0.0)
-        for i in range(nu):
-            axpy(root * push[i], base[i], line)
-        for k in range(internal):
-            F[k, r] = root * inner[k]
-        for j in range(columns):
-            F[internal + j, r] = line[j]
+        apply_transposed(base, push, line)
+        scale(root, line)
+        scale(root, inner)
+        copy(inner, F[:internal, r])
+        copy(line, F[internal:, r])
         F[internal + columns - 1, r] = root * wanted[r] - line[columns - 1]
         while ends[level] <= r:
             level += 1
@@ -258,17 +252,14 @@ def _stack(
             scale[level] = min(scale[level], roots[i] * size)
             row += 1
         for i in range(begin + ranks[level + 1] - ranks[level], closes[level]):
-            for j in range(na + 1):
-                X[j, row] = F[internal + j, i]
+            copy(F[internal:, i], X[:, row])
             row += 1
         first, begin, found[level] = ends[level], closes[level], row
     for i in range(ranks[len(ends)]):
-        for j in range(na + 1):
-            X[j, row] = F[internal + j, pivots[i]]
+        copy(F[internal:, pivots[i]], X[:, row])
         row += 1
     for i in range(nu):
-        for j in range(na):
-            X[j, row + i] = base[i, j]
+        copy(base[i], X[:na, row + i])
         X[na, row + i] = -base[i, na]
 
 

@@ -52,7 +52,7 @@ def find_shares(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Arrays, 
     out: tuple of the shares (l + tasks + n + 4): of active limits, tasks, contacts, `OTHERS`
     """
     (kinds, directions), (block, active, multipliers), (shares,), d = modes, found, out, f.problem.dynamics
-    pool, friction, largest = plan.pool, stack_array(directions.shape), 0.0
+    pool, friction, square, largest = plan.pool, stack_array(directions.shape), 0.0, 0.0
     at = equations_in(block, plan.rows, plan.pushes, len(d.given.v), len(kinds))
     if at.tick[0] != d.given.ticks:
         return False
@@ -60,14 +60,21 @@ def find_shares(f: Finish, plan: Plan, apart: Pair, modes: Pair, found: Arrays, 
     fill(shares, 0.0)
     fill_friction(d, plan, modes, friction)
     tick, task = _tick_of(d, plan, (kinds, friction), at, apart), part_of(plan, at, k)
-    damped, gradient, size = at.tick[1] > 0.0, stack_array(len(task.x)), np.sqrt(dot(task.asked, task.asked))
-    apply_transposed(task.A, _pulls(pool, task), gradient)
-    if dot(gradient, gradient) < (LEAST * size) ** 2:
+    damped, rows, pulls = at.tick[1] > 0.0, _rows_of(d, pool, tick, task), _pulls(pool, task)
+    # the gradient on x, and as far as contacts and dynamics permit to follow it
+    gradient, free = stack_array(len(task.x)), vector(pool, rows.shape[1])
+    apply_transposed(task.A, pulls, gradient)
+    apply_transposed(rows, pulls, free)
+    steep, size = dot(gradient, gradient), np.sqrt(dot(task.asked, task.asked))
+    if steep < (LEAST * size) ** 2:
         shares[len(shares) - 1] = damped
         return True
+    for row in task.A:
+        square += dot(row, row)
     of_tasks = len(active) + len(plan.table)
-    _fill_from_held(d, pool, (tick, kinds), task, size, shares[of_tasks:])
-    _fill_from_active(d, plan, (tick, at), k, (active, multipliers), shares[:of_tasks])
+    if dot(free, free) > FREE**2 * square * steep:
+        _fill_from_active(d, plan, (tick, at), k, (active, multipliers), (free, shares[:of_tasks]))
+    _fill_from_held(d, pool, (tick, kinds), task, (rows, pulls), (size, shares[of_tasks:]))
     for share in shares:
         largest = max(largest, share)
     if damped and not task.of_force:
@@ -110,10 +117,13 @@ def _rows_of(d: Dynamics, pool: Pool, tick: Tick, task: Part) -> Array:
 
 
 @compiled
-def _fill_from_held(d: Dynamics, pool: Pool, at: tuple[Tick, Array], task: Part, size: float, shares: Array) -> None:
-    """Fill the shares of contacts and of `OTHERS` (n + 4) in the error that is left if only contacts and dynamics restrict the
-    task. at: with the kinds of the contact modes; size: of what is asked"""
-    (tick, kinds), rows, rest, r, longest = at, _rows_of(d, pool, at[0], task), _pulls(pool, task), len(task.A), 0.0
+def _fill_from_held(d: Dynamics, pool: Pool, at: tuple[Tick, Array], task: Part, work: Pair, out: tuple[float, Array]) -> None:
+    """Fill the shares of contacts and of `OTHERS` in the error that is left if only contacts and dynamics restrict the task.
+
+    at: with the kinds of the contact modes; work: (`_rows_of`, `_pulls`), overwritten; out: (size of what is asked, shares
+        (n + 4))
+    """
+    (tick, kinds), (rows, rest), (size, shares), r, longest = at, work, out, len(task.A), 0.0
     held, gradient, H = tick.held, stack_array(len(d.given.v)), matrix(pool, r, r)
     for i in range(r):
         scale(task.roots[i], rows[i])
@@ -142,22 +152,17 @@ def _fill_from_held(d: Dynamics, pool: Pool, at: tuple[Tick, Array], task: Part,
 
 
 @compiled
-def _fill_from_active(d: Dynamics, plan: Plan, at: tuple[Tick, Equations], k: int, limits: Pair, shares: Array) -> None:
-    """Fill the shares of active limits and other tasks (l + tasks) in the gradient of task k, as far as contacts and dynamics
-    permit to follow it. limits: (numbers (l), multipliers (levels, l))"""
-    (tick, equations), (active, multipliers), pool, task = at, limits, plan.pool, part_of(plan, at[1], k)
-    D, most, count = len(tick.levels.beta), len(active) + plan.rows + plan.pushes, 0
-    rows, group, free, gradient = matrix(pool, most, D), indices(pool, most), vector(pool, D), stack_array(len(task.x))
-    pulls, square = _pulls(pool, task), 0.0
-    apply_transposed(_rows_of(d, pool, tick, task), pulls, free)
-    apply_transposed(task.A, pulls, gradient)
-    for row in task.A:
-        square += dot(row, row)
-    if dot(free, free) <= FREE**2 * square * dot(gradient, gradient):
-        return
+def _fill_from_active(d: Dynamics, plan: Plan, at: tuple[Tick, Equations], k: int, limits: Pair, out: Pair) -> None:
+    """Fill the shares of active limits and other tasks in the gradient of task k.
+
+    limits: (numbers (l), multipliers (levels, l)); out: (gradient on the coordinates c, overwritten; shares (l + tasks))
+    """
+    (tick, equations), (active, multipliers), (free, shares), pool = at, limits, out, plan.pool
+    most, count, own = len(active) + plan.rows + plan.pushes, 0, part_of(plan, equations, k).level
+    rows, group = matrix(pool, most, len(free)), indices(pool, most)
     for i in range(len(active)):
         hinders = False
-        for level in range(task.level + 1):
+        for level in range(own + 1):
             hinders = hinders or abs(multipliers[level, i]) > HINDERS * magnitude(multipliers[level])
         if hinders:
             fill_row(d, tick, active[i], rows[count])
@@ -165,10 +170,10 @@ def _fill_from_active(d: Dynamics, plan: Plan, at: tuple[Tick, Equations], k: in
             count += 1
     for i in range(len(plan.table)):
         other = part_of(plan, equations, i)
-        if i == k or other.level > task.level:
+        if i == k or other.level > own:
             continue
         of_other, first = _rows_of(d, pool, tick, other), count
-        if other.level == task.level:
+        if other.level == own:
             apply_transposed(of_other, _pulls(pool, other), rows[count])
             count += 1
         else:

@@ -166,13 +166,8 @@ class Plan(ArrayRecord):
         self.put(corners=ROUND if law.round_cones else law.directions, angles_min=own.q_min, angles_max=own.q_max)
         self.put(most=own.tau_max * limits.torque if limits.torque != 1.0 else own.tau_max, of_joints=limits.joints)
         self.put(least=limits.normal_force, smaller=limits.pressure_margin, acceleration=limits.acceleration)
-        self.put(
-            speed_max=np.minimum(own.v_max, limits.speed),
-            braking=limits.braking,
-            singular=limits.singular,
-            mass=robot.total_mass,
-        )
-        self.put(share=np.inf if law.unlimited_friction else 1.0 - limits.friction_margin)
+        self.put(speed_max=np.minimum(own.v_max, limits.speed), braking=limits.braking, singular=limits.singular)
+        self.put(share=np.inf if law.unlimited_friction else 1.0 - limits.friction_margin, mass=robot.total_mass)
         self.put(round_cones=law.round_cones, verifies=law.holds_still and not robot.closures.keys)
         self.limited = own, law, limits
 
