@@ -201,13 +201,13 @@ def outcomes_of(
     before: request with the state as it was; differences: returns contacts whose predicted modes differ, in words
     """
     outcomes, (achieved, largest) = [], problem.compare(solution, answer, before.state.v)
-    find, words = partial(problem.obstacles, before, solution), tuple[str, ...]()
+    find, words = partial(problem.obstacles, before, solution), None
     tasks = zip(problem.tasks, problem.plan.spans, largest.tolist(), strict=True)
     for k, (task, (first, last), (unlike, off, missed, size, _)) in enumerate(tasks):
         close = MET * max(1.0, size)
-        if unlike > close and not words:  # the same ones for all tasks
+        if unlike > close and words is None:  # the same ones for all tasks
             words = differences()
-        changed = words if unlike > close else ()
+        changed = words or () if unlike > close else ()
         if not answer.status.ok:
             changed = (f"the law has no certified solution ({answer.status})", *changed)
         values = achieved[isinstance(task, ContactTask)][:, first:last]
