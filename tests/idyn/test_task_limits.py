@@ -1,0 +1,159 @@
+"""`predict_tasks`: limits hold, and forces are verified as those of the law."""
+
+import numpy as np
+import pytest
+from fast import every, full
+from scenes import feet, near_stance
+from stacks import DT, base_task, solve
+
+from controllers.robot.load import load_robot
+from idyn import Flat, Ground, InputError, Options, State, Status, contacts_from_geometry, predict
+from idyn.tasks import (
+    ComTask,
+    FrameTask,
+    PostureTask,
+    TaskLimits,
+    TaskStack,
+    predict_tasks,
+)
+
+
+def test_the_least_normal_force_and_the_friction_margin_hold_when_friction_does_not_suffice():
+    robot, state, contacts, _ = near_stance("go2")
+    limits = TaskLimits(friction_margin=0.2, normal_force=5.0)
+    asked = robot, state, contacts, [base_task(robot, state, (0.5, 0.0, 0.0))]
+    answer = solve(*asked, limits=limits)
+    other = solve(*asked[:3], [base_task(robot, state, (-0.5, 0.0, 0.0))], limits=limits).prediction.guess  # other limits bind
+    again = solve(*asked, limits=limits, also={"guess": other, "options": Options(ground=Ground(memory=0.0))})
+    force = answer.prediction.force
+    np.testing.assert_allclose(again.prediction.force, force, rtol=0.0, atol=1e-6)
+    assert (force[:, 2] >= 5.0 - 1e-6).all()
+    assert (np.abs(force[:, 0]) <= 0.8 * 0.8 * force[:, 2] + 1e-6).all()
+    assert not answer["root_joint"].met
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.3, 0.8])
+def test_the_centre_of_pressure_stays_within_a_smaller_sole(margin):
+    """The trunk of a humanoid is pulled forwards until its soles would tip."""
+    robot, state, contacts, _ = near_stance("g1")
+    pull = base_task(robot, state, (0.0, 0.0, 0.0), acceleration=[6.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    limits = TaskLimits(pressure_margin=margin, normal_force=0.0, torque=np.inf)
+    answer = solve(robot, state, contacts, [pull], law="coulomb", limits=limits)
+    assert answer.prediction.status.ok
+    reached = []
+    for body in np.unique(contacts.bodies):
+        points, normal = contacts.points[contacts.bodies == body], answer.prediction.normal_force[contacts.bodies == body]
+        centre, sole = normal @ points[:, 0] / normal.sum(), points[:, 0]
+        half = (sole.max() - sole.min()) / 2
+        reached.append(abs(centre - sole.mean()) / half)
+    assert max(reached) <= 1.0 - margin + 1e-6
+    assert max(reached) >= 1.0 - margin - 1e-3  # the pull reaches the edge
+
+
+def test_the_margin_of_the_centre_of_pressure_leaves_feet_of_one_contact_alone():
+    robot, state, contacts, _ = near_stance("go2")
+    limits = [TaskLimits(normal_force=10.0, pressure_margin=margin) for margin in (0.0, 0.9)]
+    one, other = (solve(robot, state, contacts, [base_task(robot, state)], limits=each).prediction for each in limits)
+    np.testing.assert_allclose(one.normal_force, other.normal_force, atol=1e-6)
+
+
+@full
+def test_a_joint_stops_at_its_limit():
+    """A joint is driven against its limit in steps of the predicted motion: it never passes, and its speed falls to zero."""
+    robot, stance = load_robot("arm")
+    q, v, k = stance.copy(), np.zeros(robot.nv), 0
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=0.0).take(np.zeros(0, np.int64))
+    limit = robot.limits.q_max[k]
+    assert np.isfinite(limit)
+    for _ in range(3000):
+        task = PostureTask(joints=[robot.joint_names[k]], acceleration=[50.0], stiffness=0.0, damping=0.0)
+        answer = predict_tasks(robot, State(q=q, v=v), contacts, TaskStack(tasks=[task]), law="coulomb", dt=DT)
+        v = answer.prediction.v_plus
+        q = robot.integrate(q, DT * v)
+        assert robot.joint_angles(q)[k] <= limit + 1e-9
+        assert v[robot.tree.a[k]] <= robot.limits.v_max[k] + 1e-9
+    assert limit - robot.joint_angles(q)[k] < 1e-3
+    assert abs(v[robot.tree.a[k]]) < 0.05
+    assert answer[robot.joint_names[k]].obstacles == (f"motion limit of {robot.joint_names[k]}",)
+
+
+def test_a_torque_at_its_limit_does_not_exceed_it():
+    """A program meets its limits up to rounding, which no answer reports as an excess."""
+    robot, state, contacts, rng = near_stance("go2")
+    at_limits = 0
+    for size in [*[1.0] * 40, 1e8, 1e300]:
+        asked = size * np.concatenate([[3.0, 3.0, 60.0] * rng.normal(size=3), 20.0 * rng.normal(size=3)])
+        answer = solve(robot, state, contacts, [base_task(robot, state, acceleration=asked)]).prediction
+        assert answer.status.certified
+        excess = np.abs(answer.tau) - robot.limits.tau_max
+        at_limits += (np.abs(excess) < 1e-6).any()
+        assert (answer.torque_excess > 0.0) == (excess > 1e-9 * robot.limits.tau_max).any()
+    assert at_limits > 5
+
+
+def test_limits_that_no_motion_meets_are_named_and_laws_without_contact_forces_refused():
+    robot, state, contacts, _ = near_stance("go2")
+    answer = solve(robot, state, contacts, [base_task(robot, state)], limits=TaskLimits(torque=0.05, normal_force=5e3))
+    assert any(name.startswith("torque limit of") for name in answer.relaxed)
+    assert answer.prediction.status.ok
+
+    with pytest.raises(InputError, match="predicts contact forces"):
+        solve(robot, state, contacts, [ComTask()], law="contact-free")
+
+
+@every("law", ["coulomb", "exact-cone", "no-slip", "cone", "convex", "sap"])
+def test_forces_of_the_tasks_are_verified_where_the_law_would_find_the_same(law):
+    """Against `predict` for the same demand. Laws that brake or creep are solved."""
+    robot, state, contacts, _ = near_stance("go2", speed=0.02)
+    tasks = [base_task(robot, state, (0.004, 0.002, -0.002)), PostureTask(angles=robot.joint_angles(state.q), level=1)]
+    options, guess = Options(consistency="project"), None
+    for _ in range(3):
+        answer = predict_tasks(robot, state, contacts, TaskStack(tasks=tasks), law=law, dt=DT, guess=guess)
+        mine = answer.prediction
+        solved = predict(robot, state, contacts, answer.q_ddot, law=law, dt=DT, options=options, guess=guess)
+        assert mine.status is solved.status is Status.SOLVED
+        assert (mine.rung == "verified") == (law not in ("convex", "sap"))
+        assert mine.residuals.worst <= 1e-8
+        assert mine.null_dim == solved.null_dim
+        np.testing.assert_allclose(mine.tau, solved.tau, rtol=0.0, atol=1e-6)
+        np.testing.assert_allclose(mine.force, solved.force, rtol=0.0, atol=1e-6)
+        guess = mine.guess
+
+
+def test_a_verified_tick_keeps_the_basis_of_the_last_solved_one():
+    robot, state, contacts, _ = near_stance("go2")
+    solved = predict(robot, state, contacts, np.zeros(robot.na), law="coulomb", dt=DT, options=Options(consistency="project"))
+    stack = TaskStack(tasks=[base_task(robot, state)])
+    answer = predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT, guess=solved.guess).prediction
+    assert answer.rung == "verified"
+    again = predict(robot, state, contacts, np.zeros(robot.na), law="coulomb", dt=DT, guess=answer.guess)
+    assert (solved.rung, again.rung) == ("cold", "warm")
+
+
+def test_forces_under_which_a_contact_closes_that_shall_open_are_refused():
+    robot, state, contacts, _ = near_stance("go2")
+    tasks = [base_task(robot, state), FrameTask(frame="FL_foot", acceleration=[0.0, 0.0, -5.0, 0.0, 0.0, 0.0], stiffness=0.0)]
+    answer = solve(robot, state, contacts, tasks, modes={"FL_foot": "open"})
+    assert answer.prediction.status.ok
+    assert answer.prediction.rung != "verified"
+    assert answer.prediction.normal_force[contacts.keys.index("FL_foot")] > 0.0
+
+
+def test_straight_legs_are_not_asked_for_a_hundred_times_the_acceleration_of_the_trunk():
+    robot, stance = load_robot("go2")
+    trunk, asked = FrameTask(frame="root_joint", acceleration=5.0 * np.eye(6)[2], stiffness=0.0, damping=0.0), {}
+    for bend in (0.2, 0.01):
+        angles = np.tile([0.0, bend, -2.0 * bend], 4)
+        q = robot.with_joint_angles(stance, angles)
+        q[2] -= contacts_from_geometry(robot, q, Flat(), margin=np.inf).gaps.min()
+        state = State(q=q, v=np.zeros(robot.nv))
+        for singular in (0.0, 0.02):
+            limits = TaskLimits(joints=False, torque=np.inf, singular=singular)
+            asked[bend, singular] = solve(robot, state, feet(robot, q), [trunk], limits=limits)
+    loose, damped = asked[0.01, 0.0], asked[0.01, 0.02]
+    assert np.abs(loose.q_ddot).max() > 1000.0
+    assert np.abs(damped.q_ddot).max() < 1.15 / 0.02 * 5.0
+    assert damped.prediction.status.ok
+    assert "nearly singular" in damped.outcomes[0].obstacles[0]
+    assert np.array_equal(asked[0.2, 0.0].q_ddot, asked[0.2, 0.02].q_ddot)  # bent ones get what is asked for
+    assert asked[0.2, 0.02].outcomes[0].met
