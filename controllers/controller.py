@@ -18,7 +18,7 @@ from controllers.monitor.reality import MismatchMonitor
 from controllers.monitor.safety import WITHOUT, Safety
 from controllers.monitor.switches import Switches
 from controllers.planners.targets import LAST_LEVEL
-from controllers.planners.two_legs.beside import beside
+from controllers.planners.two_legs.beside import beside, legs_of
 from controllers.robot.damping import carried_late, drive_gains
 from controllers.robot.kinematics import closing
 from controllers.settings import ControllerSettings
@@ -129,6 +129,7 @@ class Controller:
         self._stabilisation = Stabilisation(settings.stabilisation, robot, standing_height(robot, stance))
         self._find = partial(contacts_from_geometry, robot, terrain=self.terrain, margin=np.inf, mu=mu)
         self._placed = Placed(robot, self._find, stance, np.zeros(robot.nv))
+        self._legs = legs_of(robot, stance)  # other joints may have tasks beside those of a gait
         self._told: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # the last places that touch, as told and with whole soles
         self._adjusts = bool(robot.closures.keys) or settings.speed_memory > 0.0
         self._drive = drive_gains(settings.drive, robot, stance, self._grip.joints)
@@ -138,7 +139,8 @@ class Controller:
     def reset(self) -> None:
         """Forget all earlier ticks; the next step counts as the first."""
         self._time = self._reference_time = 0.0  # of this tick and of the last reference, since the first tick [s]
-        self._unsettled: tuple[Kinematics, Forecast, Array] | None = None  # last: commanded torque minus that of `_grip`
+        # the last tick: with the commanded torque minus that of `_grip`, and the commanded tasks
+        self._unsettled: tuple[Kinematics, Forecast, Array, TaskStack | None] | None = None
         self._placed.reset()
         self._wanted: Array | None = None  # angles of the last reference
         self._at_rest = 0.0  # time for which the plan has had all feet on the ground [s]
@@ -206,9 +208,10 @@ class Controller:
         """
         if self._unsettled is None:
             return
-        (at, forecast, commanded), self._unsettled = self._unsettled, None
+        (at, forecast, commanded, asked), self._unsettled = self._unsettled, None
         prediction, contacts = forecast.prediction, forecast.contacts
         if prediction is not None and forecast.tau is not None:
+            self._trajectory.expect(contacts, prediction.force, asked)
             self._delay_compensation.record(at.v, prediction.v_plus, prediction.dt)
             problem = workspace_for(self.robot, len(contacts.keys)).problem
             if self._grip.pressing:  # the prediction used a model with fewer actuated joints
@@ -258,7 +261,7 @@ class Controller:
         beside = (pid.pid, motion, late, more) if pulls else (*WITHOUT[:3], more)
         tau, limited_by = self._safety.limit(forecast.tau, inputs.dt, inputs.tau_applied, beside, feedback)
         foreseen = self._feedforward.under(at, forecast, target, tau) if self._feedforward.foresees else forecast
-        self._unsettled = at, foreseen, tau if grip is None else tau - grip
+        self._unsettled = at, foreseen, tau if grip is None else tau - grip, inputs.tasks
         problem = forecast.message or reference.problem or inputs.doubt
         problem = problem or (alarm.message if alarm else "") or (mismatch.problem if mismatch else "")
         return Command(
@@ -292,7 +295,7 @@ class Controller:
     def _tasks(self, at: Kinematics, reference: Reference, asked: TaskStack) -> tuple[TaskStack, PostureTask]:
         """Return the tasks of a tick, commanded ones beside those of the reference, and the posture below them."""
         posture, own = self._posture(reference), reference.tasks
-        return asked if own is None or own is asked else beside(self.robot, at, own, asked, posture), posture
+        return asked if own is None or own is asked else beside(self.robot, self._legs, at, own, asked, posture), posture
 
     def _referred(self, at: Kinematics, contacts: ContactSet, inputs: Inputs, angles: Array) -> Reference:
         """Return the reference of a tick: that of the time when its torque acts, which never decreases."""

@@ -85,8 +85,9 @@ MAX_LINES = 2000  # largest number of grid lines of a heightmap along each side
 MAX_WORK = 2e7  # largest product of grid lines and hills of a heightmap; its generation then takes 160 MB and some seconds
 
 
-Known = Literal["flat", "standing", "told"]
-"""What a gait knows of the ground: that it is level; what its standing feet tell; the terrain."""
+Known = Literal["flat", "standing", "level", "told"]
+"""What a gait knows of the ground: that it is level; what its standing feet tell; the terrain, on which only
+boxes are not level; the terrain."""
 
 
 class FrictionSettings(Settings, frozen=True):
@@ -112,7 +113,7 @@ class TerrainSettings(Kind, frozen=True):
     @property
     def world(self) -> "TerrainSettings":
         """The ground of a simulated world of which nothing else is said: level where the controller does not know it."""
-        return self if self.known == "told" else FlatSettings(friction=self.friction)
+        return FlatSettings(friction=self.friction) if self.known == "standing" else self
 
     def reseeded(self, seed: int) -> Self:
         """Return these settings with `seed` added to their seeds."""
@@ -190,6 +191,7 @@ class Box(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BoxesSettings(TerrainSettings, frozen=True, tag="boxes"):
     """Level ground with boxes, such as walls and tables."""
 
+    known = "level"
     boxes: tuple[Box, ...] = (Box(),)
 
     def build(self, ground: float = 0.0, where: str = "contact.terrain") -> Terrain:

@@ -192,7 +192,7 @@ class Locomotion:
         self._terrain = terrain
         if isinstance(terrain, StandingPlane):
             terrain.gradient = self._slope.x
-        told = known == "told"
+        told = known in ("level", "told")
         uneven = told and not isinstance(terrain, Flat | Slope)
         self._slope.put(follows=known != "flat", told=told, uneven=uneven, watches=known == "standing")
         self._told, self._uneven = told, uneven
@@ -223,6 +223,9 @@ class Locomotion:
         self.plan.cubics.rest(self._feet)
         self.plan.angles[:] = self._angles
         restart(self.plan)
+
+    def expect(self, contacts: ContactSet, force: Array, asked: TaskStack | None) -> None:
+        """Ignore contact forces."""
 
     def at(self, t: float, state: State | Kinematics, contacts: ContactSet) -> Reference:
         """Return the reference at time t [s], which must not decrease. Path and heights use the base of `state`."""

@@ -61,6 +61,13 @@ class Trajectory(Protocol):
         """Compute what the first steering needs, a millisecond or two, for which no tick must wait."""
         return
 
+    def expect(self, contacts: ContactSet, force: Array, asked: TaskStack | None) -> None:
+        """Receive the contact forces that are predicted until the next tick.
+
+        force: on the robot, in the world [N] (n, 3); asked: commanded tasks, None without any
+        """
+        return
+
     def reset(self) -> None:
         """Forget earlier times."""
         return
@@ -194,7 +201,7 @@ class TrajectorySettings(Kind, frozen=True):
     """Base class of trajectory settings."""
 
     walks: ClassVar[bool] = False  # whether feet leave the ground
-    grounds: ClassVar[tuple[Known, ...]] = "flat", "standing", "told"  # what it can know of the ground
+    grounds: ClassVar[tuple[Known, ...]] = "flat", "standing", "level", "told"  # what it can know of the ground
 
     @property
     def corners(self) -> tuple[tuple[float, float], ...]:

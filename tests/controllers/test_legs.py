@@ -56,7 +56,8 @@ from controllers.planners.two_legs.swing import ANY, Spans, Swing, aim, lift, mo
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from controllers.robot.kinematics import close_chains, contact_places
 from idyn import ConfigError, Flat, InputError, Robot, contacts_of_places, load_robot
-from idyn.model.description import Closure
+from idyn.model.description import Closure, ContactPoint
+from idyn.tasks import ComTask, ForceTask, TaskStack
 from idyn.types import Array, State
 
 Velocities = tuple[float, float, float]
@@ -630,6 +631,45 @@ def test_commands_and_refused_steering() -> None:
     edges = robot.variant(contact=tuple(place for k, place in enumerate(robot.description.contact) if k % 4 < 2))  # across
     with pytest.raises(InputError, match="velocity"):
         TwoLegsSettings().build(edges, stance, 0.002).check(Steering(velocity=(0.1, 0.0, 0.0)))
+
+
+def test_a_hand_is_no_foot_and_its_force_moves_the_balance() -> None:
+    """By b = Σ (z f − (x − c) f_z)/W, of what tasks ask of f. The feedback k of c + b accelerates the robot by −ω k b."""
+    robot, stance = load_robot("g1")
+    robot = robot.variant(contact=(ContactPoint(frame="right_rubber_hand"), *robot.description.contact))
+    (hand, *soles), settings = robot.spheres.keys, TwoLegsSettings()
+    assert [foot.rows.tolist() for foot in feet_of(robot, stance)] == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    normal, vector = ForceTask(contacts=hand, normal=5.0), ForceTask(contacts=hand, force=[-5.0, 2.0, 3.0])
+    gait = settings.build(robot, stance, 0.01)
+    gait.check(Steering(), TaskStack(tasks=[normal], modes={hand: "slide"}))
+    for refused, field in (({"contacts": soles[0]}, "kind"), ({"level": 1}, "level"), ({"name": "load"}, "name")):
+        with pytest.raises(InputError, match=field):
+            gait.check(Steering(), TaskStack(tasks=[replace(normal, **refused)]))
+    with pytest.raises(InputError, match="modes"):
+        gait.check(Steering(), TaskStack(tasks=[normal], modes={soles[0]: "slide"}))
+    contacts = contacts_of_places(robot, stance, Flat(), robot.spheres.keys)
+    contacts.normals[0], force, state = [-1.0, 0.0, 0.0], np.zeros((9, 3)), State(q=stance, v=np.zeros(robot.nv))
+    force[0], c = [-5.0, 2.0, 3.0], robot.center_of_mass(stance)
+
+    def asked(task: ForceTask | None, gap: float) -> tuple[Array, bool]:
+        """Acceleration of the centre of mass after a second, and whether the hand counts as closed."""
+        gait, now = settings.build(robot, stance, 0.01), replace(contacts, gaps=np.array([gap, *np.zeros(8)]))
+        for k in range(100):
+            reference = gait.at(0.01 * k, state, now)
+            gait.expect(now, force, TaskStack(tasks=[task]) if task else None)
+        assert reference.schedule is not None
+        (centre,) = (each for each in reference.tasks.tasks if isinstance(each, ComTask))
+        return centre.acceleration[:2].copy(), bool(reference.schedule.stance[0])
+
+    free, closed = asked(None, 0.1)
+    assert not closed
+    omega, (arm_x, arm_y, z) = np.sqrt(9.81 / (c[2] - 0.03)), contacts.points[0] - [c[0], c[1], 0.0]
+    moments = {"normal": [-5.0 * z, 0.0], "vector": [-5.0 * z - 3.0 * arm_x, 2.0 * z - 3.0 * arm_y]}
+    for task, moment in ((normal, moments["normal"]), (vector, moments["vector"])):
+        found, closed = asked(task, 0.0)
+        assert closed
+        np.testing.assert_allclose(found - free, -omega * settings.balance.gain * np.array(moment) / robot.weight, atol=1e-6)
+    np.testing.assert_array_equal(asked(None, 0.0)[0], free)
 
 
 @pytest.mark.parametrize(

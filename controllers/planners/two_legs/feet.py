@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from controllers.robot.kinematics import feet_of as standing_places
 from idyn.errors import ConfigError
 from idyn.library.kernels import compiled, stack_array
 from idyn.library.records import ArrayRecord, Cube, Indices, Matrix, Vector
@@ -99,7 +100,7 @@ class Feet(ArrayRecord):
     levels: Cube
     radii: Vector
     halves: Matrix
-    sides: Indices  # foot of each contact place (n)
+    sides: Indices  # foot of each contact place, −1: another limb (n)
 
     def __init__(self, robot: Robot, feet: tuple[Foot, Foot]) -> None:
         found = [robot.frames.attached(foot.frame) for foot in feet]
@@ -109,7 +110,8 @@ class Feet(ArrayRecord):
         self.put(places=np.array([each.offset[9:] + R @ foot.centre for each, (R, foot) in zip(found, both, strict=True)]))
         self.put(axes=np.array([(R @ foot.level[:2].T).T for R, foot in both]), halves=np.array([foot.half for foot in feet]))
         self.put(centres=np.array([foot.centre for foot in feet]), levels=np.array([foot.level for foot in feet]))
-        self.put(sides=np.isin(np.arange(len(robot.spheres.keys)), feet[1].rows).astype(np.int64))
+        places = np.arange(len(robot.spheres.keys))
+        self.put(sides=np.where(np.isin(places, feet[1].rows), 1, np.where(np.isin(places, feet[0].rows), 0, -1)))
 
     def measured(self, placements: Array) -> Array:
         """Return where the soles are (2, 5). placements: of the joints, see `idyn.types.Kinematics` (njoints, 12)"""
@@ -146,13 +148,16 @@ def nearest_on_edge(half: Array, pose: Pose, place: complex) -> complex:
 
 
 def feet_of(robot: Robot, stance: Array) -> tuple[Foot, Foot]:
-    """Return the left and the right foot. Raises ConfigError unless the contact places are on two links.
+    """Return the left and the right foot. Raises ConfigError unless the robot stands on two links; those that do not touch the
+    ground then, such as hands, are no feet.
 
     stance: level configuration with heading 0 (nq)
     """
-    groups: dict[str, list[int]] = {}
-    for row, place in enumerate(robot.description.contact):
-        groups.setdefault(place.frame, []).append(row)
+    places = robot.description.contact
+    groups: dict[str, list[int]] = {places[row].frame: [] for row in standing_places(robot, stance)}
+    for row, place in enumerate(places):
+        if place.frame in groups:
+            groups[place.frame].append(row)
     if len(groups) != 2:
         found = ", ".join(groups) or "none"
         raise ConfigError("reference.kind", f"'two-legs' needs contact places on two links, one per foot, got: {found}")

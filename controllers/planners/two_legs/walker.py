@@ -7,6 +7,11 @@ Each tick
 4. tasks: acceleration ω² (c − p) of the centre of mass, its height, pose of the swinging foot, attitude of the base, load of
    the feet, posture (`.tasks`); with commanded ones (`.beside`). The contact law decides what forces realise them
 
+Forces f on other limbs at points x, such as a hand on a wall, move the balance: without angular momentum about c,
+c̈ = ω² (c + b − p), b = Σ (z f − (x − c) f_z)/W, z: height of a point above the ground, W: weight. With b of the forces that
+commanded tasks ask for, as last predicted, 2 to 4 are those of c + b instead of c: the robot leans on the hand, and its soles
+carry as without it. Other forces do not count: a robot that leans on a limb needs its force, and would go on leaning.
+
 Point feet are soles of size zero: p rests on the standing foot, landing places alone correct ξ, and no task asks for the motion
 of the centre of mass in the plane. Edges, soles without width as of legs with five joints, are points to the side: on one of
 them a task asks for p, on both for the motion of the centre of mass.
@@ -20,7 +25,7 @@ from controllers.command import Reference, Schedule, Steering
 from controllers.contact.ground import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory, smooth_step
 from controllers.planners.two_legs.beside import check_beside, legs_of
-from controllers.planners.two_legs.feet import Feet, feet_of, fill_corners, measure, nearest_inside, point, pose_of
+from controllers.planners.two_legs.feet import Feet, feet_of, fill_corners, measure, nearest_inside, point, pose_of, put
 from controllers.planners.two_legs.reach import followed, sharpest_turn
 from controllers.planners.two_legs.settings import BalanceSettings, StepSettings
 from controllers.planners.two_legs.steps import (
@@ -37,7 +42,7 @@ from idyn.library.kernels import compiled, entry, stack_array
 from idyn.library.records import ArrayRecord, Flags, Indices, Matrix, Vector, written
 from idyn.model.robot import Robot
 from idyn.solvers.linalg import copy, copy_rows, fill
-from idyn.tasks import TaskStack
+from idyn.tasks import ForceTask, TaskStack
 from idyn.tasks.centre import centroid
 from idyn.types import Array, ContactSet, Kinematics, State
 
@@ -45,7 +50,8 @@ Command = tuple[float, float, float, float]
 
 TICK = 0.01  # step of integration of the commands [s]
 ANKLE = 0.8  # share of the way to the edge of a sole up to which the centre of pressure corrects without the steps
-TOUCHES = 5e-4  # largest gap of a foot that touches [m]
+TOUCHES = 5e-4  # largest gap of a contact place that touches [m]
+FOLLOWS = 0.05  # time constant with which the balance follows forces on other limbs [s]
 
 RISING, AWAY = 0.3, 0.1  # mean speed of the joints from a first posture to the stance [rad/s]; from this distance on [rad]
 LOWERS = 0.1  # mean speed at which the centre of mass goes to its height [m/s]
@@ -59,10 +65,12 @@ class Gait(ArrayRecord):
     steps: Steps
     targets: Targets
     velocity: Vector  # within its largest change: forward, left [m/s], turn [rad/s] (3)
+    pushed: Vector  # b, see above, of the last prediction [m] (2)
+    lean: Vector  # b that the balance uses, which follows it within `FOLLOWS` [m] (2)
     touching: Flags  # which contact places touch (n)
     stance: Vector  # angles of the joints [rad] (na)
     first: Vector  # at the first tick [rad] (na)
-    legs: Flags  # which joints move contact places (na)
+    legs: Flags  # which joints move feet (na)
     t: float  # of the last tick [s]
     ready: float  # when the robot has gone from the first posture to the stance [s]
     above: float  # height of the centre of mass then above that of its task [m]
@@ -91,7 +99,9 @@ def follow(
     dt, gait.t = t - gait.t, t
     near = _touches(gait, contacts)
     measure(gait.feet, placements, steps.measured)
-    over, speed = point(mass), complex(mass[3], mass[4])
+    lean = point(gait.lean)
+    put(lean + min(dt / FOLLOWS, 1.0) * (point(gait.pushed) - lean), gait.lean)
+    over, speed = point(mass) + point(gait.lean), complex(mass[3], mass[4])
     if not balance.flat or balance.edges:
         # points and edges: a pendulum with the robot's angular momentum about the ground, which swinging legs do not change
         speed += complex(mass[7], -mass[6]) * (1.0 / gait.lever)
@@ -211,16 +221,17 @@ class TwoLegs(Trajectory):
                 raise ConfigError(f"reference.commands[{k}]", f"expected at most {bound}, as steps keep a reserve, got {got}")
         gait, na, places = self._gait, robot.na, len(robot.spheres.keys)
         gait.put(feet=found, steps=steps, targets=targets, velocity=np.zeros(3), touching=np.zeros(places, np.bool_))
-        gait.put(stance=robot.joint_angles(stance), first=np.zeros(na), legs=legs_of(robot), lever=robot.total_mass * height)
+        gait.put(stance=robot.joint_angles(stance), first=np.zeros(na), legs=legs_of(robot, stance), pushed=np.zeros(2))
+        gait.put(lean=np.zeros(2), lever=robot.total_mass * height)
         gait.put(acceleration=settings.step.acceleration, gain=balance.gain, margin=balance.margin)
         self._tasks, self._centroid = GaitTasks(robot, feet, targets, omega), np.zeros(9)
-        self._schedules = {side: _schedule(places, () if side == NONE else feet[side].rows) for side in (NONE, 0, 1)}
+        self._ground, self._limbs, self._always = ground, found.sides < 0, np.full(places, np.inf)
         self.reset()
 
     def reset(self) -> None:
         gait, robot = self._gait, self._robot
         self._commanded: tuple[float, ...] | None = None
-        gait.velocity[:] = 0.0
+        gait.velocity[:] = gait.pushed[:] = gait.lean[:] = 0.0
         gait.put(t=0.0, ready=0.0, above=0.0, begun=False, rises=True)
         gait.steps.measured[:] = gait.feet.measured(robot.terms(self._stance, np.zeros(robot.nv)).placements)
         stand(gait.steps, 0j)
@@ -232,7 +243,7 @@ class TwoLegs(Trajectory):
             raise InputError("height" if steering.height is not None else "attitude", "the gait of two legs keeps its own")
         if steering.velocity is not None and np.any(steering.velocity) and not self._walks:
             raise InputError("velocity", "expected zero: on soles without length it stands and does not walk")
-        check_beside(self._robot, tasks or TaskStack())
+        check_beside(self._robot, self._gait.legs, tasks or TaskStack())
 
     def steer(self, steering: Steering) -> None:
         """A velocity is followed as far as its steps keep a reserve, see `controllers.planners.two_legs.reach.followed`."""
@@ -266,8 +277,19 @@ class TwoLegs(Trajectory):
         swinging, *chosen = follow(gait, t, self._wanted(t), measured, places, motion)
         tasks = self._tasks.stack(Choice(swinging, gait.touching.tobytes(), *chosen))
         q, v, a = motion
-        schedule = self._schedules[swinging]
+        stands = np.where(self._limbs, gait.touching, gait.feet.sides != swinging)
+        schedule = Schedule(stance=stands, time_to_switch=self._always)
         return Reference(q=q, v=v, a=a, schedule=schedule, base=gait.velocity.copy(), tasks=tasks)
+
+    def expect(self, contacts: ContactSet, force: Array, asked: TaskStack | None) -> None:
+        tasks = [task for task in asked.tasks if isinstance(task, ForceTask)] if asked is not None else []
+        whole = {key: task.normal is None for task in tasks for key in task.contact_keys()}
+        self._gait.pushed[:] = 0.0
+        for i, key in enumerate(contacts.keys if whole else ()):
+            if key in whole:
+                n, arm = contacts.normals[i], contacts.points[i] - [*self._centroid[:2], self._ground]
+                f = force[i] if whole[key] else (force[i] @ n) * n
+                self._gait.pushed += (arm[2] * f[:2] - f[2] * arm[:2]) / self._robot.weight
 
     def _mass(self, at: Kinematics) -> Array:
         """Return centre of mass, its velocity, and the angular momentum about it (9)."""
@@ -280,13 +302,6 @@ class TwoLegs(Trajectory):
         return out
 
 
-def _schedule(places: int, swinging: Array | tuple[()]) -> Schedule:
-    """Return which contact places stand while some swing."""
-    stands = np.ones(places, np.bool_)
-    stands[np.asarray(swinging, np.int64)] = False
-    return Schedule(stance=stands, time_to_switch=np.full(places, np.inf))
-
-
 class TwoLegsSettings(MotionSettings, frozen=True, tag="two-legs"):
     """Steps of a robot on two legs, with soles or point feet. A commanded velocity replaces `commands`."""
 
@@ -296,7 +311,7 @@ class TwoLegsSettings(MotionSettings, frozen=True, tag="two-legs"):
     step: StepSettings = StepSettings()  # timing and size of the steps
     balance: BalanceSettings = BalanceSettings()  # feedback of the divergent component of motion
     walks: ClassVar[bool] = True
-    grounds: ClassVar[tuple[Known, ...]] = ("flat", "standing")
+    grounds: ClassVar[tuple[Known, ...]] = ("flat", "standing", "level")
 
     def goal(self, seconds: float) -> Array:
         """Return where a robot that starts at the origin is after a time [s] without any lag: x, y [m], turn [rad] (3)."""

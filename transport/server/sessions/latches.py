@@ -199,7 +199,9 @@ class CommandLatch:
         self._steering, self._targets = steering, None if tasks is None else TargetMotion(tasks, before, elapsed)
         robot, modes = host.robot, message.modes or {}
         places = zip(robot.spheres.keys, robot.description.contact, strict=True)
-        feet = {place.frame for key, place in places if robot.floating and key in modes}  # the tool of an arm rests
+        # the tool of an arm rests, and so does a hand, which alone may have a mode beside a gait on two legs
+        lowers = robot.floating and host.controller_settings.get("reference", {}).get("kind") != "two-legs"
+        feet = {place.frame for key, place in places if lowers and key in modes}
         last = None if self._targets is None else self._targets.at_rest(message.valid_for, feet)
         self._after = InForce(steering=at_rest, tasks=last, note=STANDS)
         return self._until_ns
