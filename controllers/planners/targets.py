@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -37,70 +37,67 @@ def _lowered(frame: str) -> FrameTask:
     return FrameTask(frame=frame, name=f"lower {frame}", velocity=down, mask=linear, stiffness=0.0, damping=YIELD)
 
 
-class Course(NamedTuple):
-    """The way of a target by its derivatives: begin + t rate + t² change; a rotation is turned by t rate + t² change."""
-
-    begin: Any
-    rate: Array
-    change: Array
-
-    def at(self, t: float) -> Array:
-        """Return the target t [s] later."""
-        way = t * (self.rate + t * self.change)
-        return exponential(way) @ self.begin if np.ndim(self.begin) == 2 else self.begin + way
-
-
 def _at_rest(task: Any) -> Any:
     names = ("momentum", "momentum_rate") if isinstance(task, AngularMomentumTask) else ("velocity", "acceleration")
     return msgspec.structs.replace(task, **dict.fromkeys(names))
 
 
-def _courses(task: Any) -> dict[str, Course]:
+Derivatives = tuple[Any, Any, Any]  # of a target: its value, rate and second derivative, None: 0
+
+
+def _derivatives(task: Any) -> dict[str, Derivatives]:
     """Return the targets of a task that move by themselves."""
     if isinstance(task, AngularMomentumTask):
-        rate = task.momentum_rate
-        return {} if rate is None else {"momentum": _course(task.momentum, rate, None)}
+        return {} if task.momentum_rate is None else {"momentum": (task.momentum, task.momentum_rate, None)}
     if isinstance(task, ContactTask) or (task.velocity is None and task.acceleration is None):
         return {}
-    courses = {"velocity": _course(task.velocity, task.acceleration, None)}
-    if isinstance(task, FrameTask):
-        v, a = (
-            np.zeros(6) if each is None else _in_world(task, np.asarray(each)) for each in (task.velocity, task.acceleration)
-        )
-        if task.position is not None:
-            courses["position"] = _course(task.position, v[:3], a[:3])
-        if task.rotation is not None:
-            courses["rotation"] = Course(task.rotation, v[3:], 0.5 * a[3:])
-        return courses
+    v, a = task.velocity, task.acceleration
+    given: dict[str, Derivatives] = {"velocity": (v, a, None)}
     name = "angles" if isinstance(task, PostureTask) else "position"
+    if isinstance(task, FrameTask):
+        v, a = (np.zeros(6) if each is None else _in_world(task, np.asarray(each)) for each in (v, a))
+        if task.rotation is not None:
+            given["rotation"] = task.rotation, v[3:], a[3:]
+        v, a = v[:3], a[:3]
     if getattr(task, name) is not None:
-        courses[name] = _course(getattr(task, name), task.velocity, task.acceleration)
-    return courses
+        given[name] = getattr(task, name), v, a
+    return given
 
 
-def _course(value: Any, rate: Any, change: Any) -> Course:
-    """Return the course of a vector with its derivatives, where None counts as 0."""
-    size = next(len(each) for each in (value, rate, change) if each is not None)
-    x, v, a = (np.zeros(size) if each is None else np.asarray(each, np.float64) for each in (value, rate, change))
-    return Course(x, v, 0.5 * a)
+class Courses:
+    """Targets that move by their derivatives, x + t ẋ + ½ t² ẍ; rotations are turned by t ω + ½ t² ω̇.
 
+    own: arrays of the targets by task and name, which `move` fills
+    """
 
-def _joined(courses: list[dict[str, Course]]) -> tuple[list[tuple[Array, Course]], list[dict[str, Array]]]:
-    """Return arrays that move with their courses, and the parts of these arrays by task and name: all vectors are one."""
-    named = [(i, name, course) for i, own in enumerate(courses) for name, course in own.items()]
-    turns = [each for each in named if np.ndim(each[2].begin) == 2]
-    vectors = [each for each in named if np.ndim(each[2].begin) == 1]
-    moved, fields = [], [dict[str, Array]() for _ in courses]
-    if vectors:
-        joined = Course(*map(np.concatenate, zip(*(course for _, _, course in vectors), strict=True)))
-        moved.append((joined.at(0.0), joined))
-        ends = np.cumsum([len(course.begin) for _, _, course in vectors])
-        for (i, name, _), part in zip(vectors, np.split(moved[0][0], ends[:-1]), strict=True):
-            fields[i][name] = part
-    for i, name, course in turns:
-        moved.append((course.at(0.0), course))
-        fields[i][name] = moved[-1][0]
-    return moved, fields
+    def __init__(self, given: list[dict[str, Derivatives]]) -> None:
+        """given: of the targets by task and name"""
+        self.own: list[dict[str, Array]] = [{} for _ in given]
+        self._turns: list[tuple[Array, Derivatives]] = []
+        spans, size = [], 0  # all vectors are parts of one
+        for own, targets in zip(self.own, given, strict=True):
+            for name, (x, v, a) in targets.items():
+                if name == "rotation":
+                    own[name] = np.array(x, np.float64)
+                    self._turns.append((own[name], (own[name].copy(), v, a)))
+                else:
+                    first, size = size, size + len(next(each for each in (x, v, a) if each is not None))
+                    spans.append((own, name, slice(first, size), (x, v, a)))
+        self._table, self._now = np.zeros((3, size)), np.empty(size)
+        for own, name, span, parts in spans:
+            own[name] = self._now[span]
+            for row, part in zip(self._table, parts, strict=True):
+                if part is not None:
+                    row[span] = part
+        self._table[2] *= 0.5
+        self.move(0.0)
+
+    def move(self, t: float) -> None:
+        """Fill the targets t [s] later."""
+        x, v, a = self._table
+        np.add(x, t * (v + t * a), out=self._now)
+        for array, (R, omega, change) in self._turns:
+            array[:] = exponential(t * omega + 0.5 * t * t * change) @ R
 
 
 def _in_world(task: FrameTask, twist: Array) -> Array:
@@ -179,47 +176,47 @@ class TargetMotion:
         self.stack = stack
         self._ways: list[dict[str, Transition]] = [{} for _ in stack.tasks]
         if before is not None and elapsed > 0.0:
+            before.at(elapsed)
             earlier = {_identity(task): i for i, task in enumerate(before.stack.tasks)}
             for i, task in enumerate(stack.tasks):
                 j = earlier.get(_identity(task))
                 if j is not None and not isinstance(task, ContactTask) and _is_blended(task):
                     self._ways[i] = before._next(j, task, elapsed)
-        self._courses = [{} if ways else _courses(task) for task, ways in zip(stack.tasks, self._ways, strict=True)]
-        # arrays into which `at` writes the targets that move, by task and name
-        blended = {i: self._moving(i, 0.0) for i, ways in enumerate(self._ways) if ways}
-        self._blended = {i: {name: np.array(x, np.float64) for name, x in own.items()} for i, own in blended.items()}
-        self._moved, fields = _joined(self._courses)
+        courses = [{} if ways else _derivatives(task) for task, ways in zip(stack.tasks, self._ways, strict=True)]
+        self._courses = Courses(courses)
+        self._own = self._courses.own  # arrays of the targets that move, by task and name, which `at` fills
+        self._blended = [i for i, ways in enumerate(self._ways) if ways]
+        for i in self._blended:
+            self._own[i] = {name: np.array(value, np.float64) for name, value in self._blend(i, 0.0).items()}
         tasks = [
-            msgspec.structs.replace(task, **self._blended.get(i, own))
-            for i, (task, own) in enumerate(zip(stack.tasks, fields, strict=True))
+            msgspec.structs.replace(task, **own) if own else task for task, own in zip(stack.tasks, self._own, strict=True)
         ]
         self._now = msgspec.structs.replace(stack, tasks=tasks)
 
     def _next(self, j: int, task: Any, elapsed: float) -> dict[str, Transition]:
-        """Return the transitions to a task from the same task of this command."""
-        old, ways = self.stack.tasks[j], {}
-        now = msgspec.structs.replace(old, **self._moving(j, elapsed))
+        """Return the transitions to a task from the same task of this command, whose targets are those after `elapsed`."""
+        old, now, ways = self.stack.tasks[j], self._copied(j), {}
         for name in _targets(task):
             goal, value = getattr(old, name), getattr(now, name)
             slope = self._ways[j][name].slope if name in self._ways[j] else _rate(old, name)
             ways[name] = Transition((value, _rate(now, name)), getattr(task, name), (goal, slope), elapsed)
         return ways
 
+    def _copied(self, i: int) -> Any:
+        """Return a task with the present targets, which stay as they are."""
+        return msgspec.structs.replace(self.stack.tasks[i], **{name: array.copy() for name, array in self._own[i].items()})
+
     def at(self, t: float) -> TaskStack:
         """Return the tasks at a time since the command arrived [s]: always the same ones, with the targets of this time."""
-        for array, course in self._moved:
-            array[:] = course.at(t)
-        for i, own in self._blended.items():
-            for name, value in self._moving(i, t).items():
-                own[name][:] = value
+        self._courses.move(t)
+        for i in self._blended:
+            for name, value in self._blend(i, t).items():
+                self._own[i][name][:] = value
         return self._now
 
-    def _moving(self, i: int, t: float) -> dict[str, Any]:
-        """Return the targets of a task that move, at a time since the command arrived [s]."""
-        task, ways = self.stack.tasks[i], self._ways[i]
-        if not ways:
-            return {name: course.at(t) for name, course in self._courses[i].items()}
-        changes = {name: way.at(t) for name, way in ways.items()}
+    def _blend(self, i: int, t: float) -> dict[str, Any]:
+        """Return the targets of a task on its way from the previous command, at a time since this one arrived [s]."""
+        task, changes = self.stack.tasks[i], {name: way.at(t) for name, way in self._ways[i].items()}
         fields: dict[str, Any] = {name: target for name, (target, _) in changes.items()}
         if isinstance(task, FrameTask):
             still = np.zeros(3)
@@ -234,7 +231,8 @@ class TargetMotion:
     def at_rest(self, t: float, feet: Collection[str] = ()) -> TaskStack:
         """Return the tasks after the command has expired at time t [s]: motion targets rest where they are then; contact tasks
         and contact modes have ended. feet: see `resting`"""
-        tasks = [msgspec.structs.replace(task, **self._moving(i, t)) for i, task in enumerate(self.stack.tasks)]
+        self.at(t)
+        tasks = [self._copied(i) for i in range(len(self.stack.tasks))]
         return resting(msgspec.structs.replace(self.stack, tasks=tasks), feet)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -449,7 +450,7 @@ def test_footsteps_move_at_the_commanded_velocity(velocity: tuple[float, float, 
 
 def test_steps_stay_within_reach() -> None:
     stands = Pose(1.0 + 2.0j, 0.0, 0.5 * np.pi, 0.0)
-    steps = Steps(StepSettings(longest=0.3, narrowest=0.8, widest=1.5), 0.2, OMEGA, True, 0j)
+    steps = Steps(StepSettings(longest=0.3, narrowest=0.8, widest=1.5), 0.2, 1.0, OMEGA, True, 0j)
     place = within_reach(steps, 1.4 + 2.9j, stands, 0)
     # ahead is +y, left is −x: the left foot crossed the right one by 0.4 m
     assert place == pytest.approx(1.0 - 0.16 + 2.3j)
@@ -525,7 +526,7 @@ def see(steps: Steps) -> None:
 def point_feet(period: float = 0.25) -> Steps:
     """Return steps of point feet 0.1 m apart, that stand."""
     settings = StepSettings(period=period, double_support=0.1, longest=0.3, narrowest=0.4, widest=3.0)
-    return standing_at(Steps(settings, 0.1, OMEGA, False, 0j), 0.05)
+    return standing_at(Steps(settings, 0.1, 1.0, OMEGA, False, 0j), 0.05)
 
 
 def test_point_feet_that_land_early_keep_the_time_of_the_plan() -> None:
@@ -555,7 +556,7 @@ def test_point_feet_walk_at_the_commanded_speed_though_the_centre_of_pressure_is
 
 def test_feet_without_width_learn_where_they_press_and_stop_as_far_apart_as_they_land() -> None:
     """A sole that leans outwards with its leg presses 12 mm outside its line: steps become wider until the plan knows it."""
-    steps, dt, dcm, outside, aside = Steps(StepSettings(), 0.25, OMEGA, True, 0.05 + 0j), 0.005, 0j, 0.012, []
+    steps, dt, dcm, outside, aside = Steps(StepSettings(), 0.25, 1.0, OMEGA, True, 0.05 + 0j), 0.005, 0j, 0.012, []
     standing_at(steps, 0.125)
     for k in range(8000):
         t, before = k * dt, steps.swinging
@@ -579,7 +580,7 @@ def test_feet_without_width_learn_where_they_press_and_stop_as_far_apart_as_they
 
 @pytest.mark.parametrize("ahead", [1.0, -1.0])
 def test_feet_that_stand_step_where_the_dcm_leaves_them_and_rest_there(ahead: float) -> None:
-    steps, dt, dcm, landed = Steps(StepSettings(), 0.2, OMEGA, True, 0.05 + 0.03j), 0.005, ahead * 0.052 + 0.01j, []
+    steps, dt, dcm, landed = Steps(StepSettings(), 0.2, 1.0, OMEGA, True, 0.05 + 0.03j), 0.005, ahead * 0.052 + 0.01j, []
     standing_at(steps, 0.1)
     for k in range(600):
         swung = steps.swinging
@@ -600,7 +601,7 @@ def test_feet_that_stand_step_where_the_dcm_leaves_them_and_rest_there(ahead: fl
 def test_a_foot_whose_place_is_out_of_reach_lands_sooner() -> None:
     lasted = []
     for push in (0.0, 0.02j, -0.08j):  # of the DCM to the side of the foot in the air, the left one, or away from it [m]
-        steps, times, velocity = Steps(StepSettings(), 0.2, OMEGA, True, 0.01 + 0.01j), [], Velocity(0.2 + 0j, 0.0)
+        steps, times, velocity = Steps(StepSettings(), 0.2, 1.0, OMEGA, True, 0.01 + 0.01j), [], Velocity(0.2 + 0j, 0.0)
         standing_at(steps, 0.1)
         for k in range(300):  # the first swing, and before the next one of this foot
             spans = Spans(np.empty(PARTS), *np.empty((2, PARTS), np.complex128))
@@ -626,7 +627,7 @@ def test_commands_and_refused_steering() -> None:
         gait.check(Steering(gait=GaitChange(pattern="trot")))
     with pytest.raises(InputError, match="height"):
         gait.check(Steering(height=0.01))
-    with pytest.raises(ConfigError, match=r"commands\[1\]: expected at most 0\.45, 0 m/s, 0 rad/s, .* got 0\.5, 0, 0"):
+    with pytest.raises(ConfigError, match=r"commands\[1\]: .* keep a reserve, such as 89 % of this one, got \[0\.5, "):
         TwoLegsSettings(commands=((1.0, 0.4, 0.0, 0.0), (1.0, 0.5, 0.0, 0.0))).build(robot, stance, 0.002)
     edges = robot.variant(contact=tuple(place for k, place in enumerate(robot.description.contact) if k % 4 < 2))  # across
     with pytest.raises(InputError, match="velocity"):
@@ -695,9 +696,29 @@ def test_a_velocity_is_followed_as_far_as_steps_keep_a_reserve(name: str, asked:
     np.testing.assert_allclose(reference.base, expected, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["g1", "talos"])
+def test_a_velocity_arrives_at_the_same_wherever_it_comes_from_and_changes_by_the_acceleration(name: str) -> None:
+    """Also where its parts on their own would leave the reserve of the steps on the way."""
+    robot, stance = load_robot(name)
+    state, contacts = State(q=stance, v=np.zeros(robot.nv)), contacts_of_places(robot, stance, Flat(), robot.spheres.keys)
+    sticks = np.random.default_rng(1).uniform(-1.0, 1.0, (12, 3)) * [0.5, 0.3, 1.5]
+    for first, second in pairwise([*sticks, np.array([-0.1, -0.17, -0.5])]):
+        ends = []
+        for way in ([first, second], [second]):
+            gait, t, last = TwoLegsSettings().build(robot, stance, 0.02), 0.0, np.zeros(3)
+            for stick in way:
+                gait.steer(Steering(velocity=stick))
+                for _ in range(500):
+                    velocity, t = gait.at(t, state, contacts).base, t + 0.02
+                    assert np.abs(velocity - last).max() <= StepSettings().acceleration * 0.02 + 1e-12
+                    last = velocity
+            ends.append(last)
+        np.testing.assert_allclose(*ends, atol=1e-6)
+        assert (ends[0] * second >= 0.0).all()
+
+
 def test_feet_of_a_followed_velocity_keep_the_reserve_and_its_path() -> None:
-    steps, rng = Steps(StepSettings(), 0.24, OMEGA, True, 0j), np.random.default_rng(0)
-    steps.put(sharpest=1.0)
+    steps, rng = Steps(StepSettings(), 0.24, 1.0, OMEGA, True, 0j), np.random.default_rng(0)
     limited = 0
     for plane, turn in zip(rng.normal(size=(300, 2)), rng.normal(size=300), strict=True):
         asked = Velocity(complex(*plane), float(turn))

@@ -13,6 +13,7 @@ class StepSettings(Settings, frozen=True):
     double_support: Annotated[float, within(0.02, 0.9, "")] = 0.25  # share of the period in which both feet stand
     height: Annotated[float, within(0.005, 0.5, "m")] = 0.05  # highest point of the swinging foot above the ground [m]
     width: NonNegative = 0.0  # distance of the feet to the side [m]; 0: as in the stance
+    # the next three are bounds of each step; of them a velocity may use 0.9
     longest: Positive = 0.35  # largest distance of a foot ahead of or behind the other one [m]
     # narrowest, widest: least and largest distance of the feet to the side, as shares of `width`
     narrowest: Annotated[float, within(0.1, 1, "")] = 0.5

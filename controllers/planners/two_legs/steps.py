@@ -71,12 +71,15 @@ class Steps(ArrayRecord):
     points: bool  # only the landing places correct the motion
     narrow: bool  # and that to the side
 
-    def __init__(self, settings: StepSettings, width: float, omega: float, stands: bool, ankle: complex) -> None:
-        """width, omega, stands, ankle: see the fields"""
+    def __init__(
+        self, settings: StepSettings, width: float, sharpest: float, omega: float, stands: bool, ankle: complex
+    ) -> None:
+        """Arguments: see the fields"""
         s, double = settings, settings.double_support * settings.period
         self.put(measured=np.zeros((2, 5)), planted=np.zeros((2, 5)), swing=Swing(), origin=np.zeros(2), correction=np.zeros(2))
         self.put(period=s.period, double=double, single=(1.0 - s.double_support) * s.period, height=s.height, width=width)
         self.put(longest=s.longest, narrowest=s.narrowest * width, widest=s.widest * width, omega=omega, stands=stands)
+        self.put(sharpest=sharpest)
         # a step that lands farther by s moves ξ by κ s, κ = (1 − e^{−ωD}) / ωD, D: double support
         self.put(kappa=(1.0 - exp(-omega * double)) / (omega * double), points=not ankle, narrow=not ankle.imag)
         self.put(ankle=np.array([ankle.real, ankle.imag]), swinging=NONE)

@@ -26,7 +26,7 @@ from controllers.contact.ground import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory, smooth_step
 from controllers.planners.two_legs.beside import check_beside, legs_of
 from controllers.planners.two_legs.feet import Feet, feet_of, fill_corners, measure, nearest_inside, point, pose_of, put
-from controllers.planners.two_legs.reach import followed, sharpest_turn
+from controllers.planners.two_legs.reach import followed, keeps_reserve, sharpest_turn
 from controllers.planners.two_legs.settings import BalanceSettings, StepSettings
 from controllers.planners.two_legs.steps import (
     NONE,
@@ -128,14 +128,23 @@ def follow(
 
 @compiled
 def _velocity(gait: Gait, wanted: tuple[float, ...], most: float) -> Velocity:
-    """Change the velocity by at most `most` towards the wanted one, and return it; both keep a reserve of the steps."""
-    aim = followed(gait.steps, Velocity(complex(wanted[0], wanted[1]), wanted[2]))
-    aims = aim.plane.real, aim.plane.imag, aim.turn
+    """Move the velocity, each part by at most `most`, to what is followed of the wanted one, and return it. Where its parts on
+    their own would leave the reserve of the steps, they arrive together."""
+    aim, share = followed(gait.steps, Velocity(complex(wanted[0], wanted[1]), wanted[2])), 1.0
+    ways, parts = stack_array(3), stack_array(3)
+    ways[0], ways[1], ways[2] = (
+        aim.plane.real - gait.velocity[0],
+        aim.plane.imag - gait.velocity[1],
+        aim.turn - gait.velocity[2],
+    )
     for k in range(3):
-        gait.velocity[k] += min(max(aims[k] - gait.velocity[k], -most), most)
-    now = followed(gait.steps, Velocity(point(gait.velocity), gait.velocity[2]))
-    gait.velocity[0], gait.velocity[1], gait.velocity[2] = now.plane.real, now.plane.imag, now.turn
-    return now
+        parts[k] = gait.velocity[k] + min(max(ways[k], -most), most)
+        if abs(ways[k]) > most:
+            share = min(share, most / abs(ways[k]))
+    apart = keeps_reserve(gait.steps, Velocity(point(parts), parts[2]))
+    for k in range(3):
+        gait.velocity[k] = parts[k] if apart else gait.velocity[k] + share * ways[k]
+    return Velocity(point(gait.velocity), gait.velocity[2])
 
 
 @compiled
@@ -211,14 +220,16 @@ class TwoLegs(Trajectory):
         half = zip(*(foot.half for foot in feet), strict=True)
         length, side = (max(ANKLE * (min(each) - balance.margin), 0.0) for each in half)
         targets = Targets(robot, feet, ground + height)
-        steps = Steps(settings.step, width, omega, targets.flat and not settings.march, complex(length, side))
-        steps.put(sharpest=sharpest_turn(robot, stance, feet))
+        stands, sharpest = targets.flat and not settings.march, sharpest_turn(robot, stance, feet)
+        steps = Steps(settings.step, width, sharpest, omega, stands, complex(length, side))
         for k, (_, *asked) in enumerate(settings.commands):
-            wanted = Velocity(complex(*asked[:2]), asked[2])
-            if (most := followed(steps, wanted)) != wanted:
-                bound = f"{most.plane.real:.4g}, {most.plane.imag:.4g} m/s, {most.turn:.4g} rad/s"
-                got = "{:g}, {:g}, {:g}".format(*asked)
-                raise ConfigError(f"reference.commands[{k}]", f"expected at most {bound}, as steps keep a reserve, got {got}")
+            if not np.isfinite(asked).all():
+                raise ConfigError(f"reference.commands[{k}]", f"expected finite numbers, got {asked}")
+            most = followed(steps, Velocity(complex(*asked[:2]), asked[2]))
+            shares = [x / y for x, y in zip((most.plane.real, most.plane.imag, most.turn), asked, strict=True) if y]
+            if (share := min(shares, default=1.0)) != 1.0:
+                least = f"a velocity whose steps keep a reserve, such as {int(100 * share)} % of this one"
+                raise ConfigError(f"reference.commands[{k}]", f"expected {least}, got {asked}")
         gait, na, places = self._gait, robot.na, len(robot.spheres.keys)
         gait.put(feet=found, steps=steps, targets=targets, velocity=np.zeros(3), touching=np.zeros(places, np.bool_))
         gait.put(stance=robot.joint_angles(stance), first=np.zeros(na), legs=legs_of(robot, stance), pushed=np.zeros(2))
@@ -241,6 +252,8 @@ class TwoLegs(Trajectory):
             raise InputError("gait", "the gait of two legs has no other patterns")
         if steering.posed:
             raise InputError("height" if steering.height is not None else "attitude", "the gait of two legs keeps its own")
+        if steering.velocity is not None and not np.isfinite(steering.velocity).all():
+            raise InputError("velocity", "expected finite numbers")
         if steering.velocity is not None and np.any(steering.velocity) and not self._walks:
             raise InputError("velocity", "expected zero: on soles without length it stands and does not walk")
         check_beside(self._robot, self._gait.legs, tasks or TaskStack())
