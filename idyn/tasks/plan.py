@@ -82,6 +82,7 @@ class Plan(ArrayRecord):
     spans: begin and end of the equations of each task, in order of their levels, of motions and of forces each one below the
         other; counts: numbers of equations of motions, of forces
     by_python: whether Python fills some of them; size: of the block of `Equations`
+    key: what it depends on besides the robot; holder: of the data of the last tick in its arrays
     none: numbers and multipliers of no active limit
     """
 
@@ -125,8 +126,12 @@ class Plan(ArrayRecord):
     round_cones: bool
     verifies: bool  # whether forces of the solution may be verified as those of the law
 
-    def __init__(self, robot: Robot, tasks: Sequence[MotionTask | ContactTask], structures: Sequence[Hashable], n: int) -> None:
-        self.spans, self.limited = list[tuple[int, int]](), _NO_LIMITS
+    def __init__(
+        self, robot: Robot, tasks: Sequence[MotionTask | ContactTask], structures: Sequence[Hashable], key: tuple[Any, ...]
+    ) -> None:
+        """key: number of contacts n, then of each task what `Stacked` tells apart"""
+        self.spans, self.limited, self.key, n = list[tuple[int, int]](), _NO_LIMITS, key, key[0]
+        self.holder: object = None
         table, offsets, which, at, counts, ends = [], [], list[int](), 0, [0, 0], dict[int, tuple[int, int]]()
         for task, structure in zip(tasks, structures, strict=True):
             of_force, count = isinstance(task, ContactTask), task.count(robot)
@@ -220,11 +225,12 @@ def _stacked(robot: Robot, given: list[MotionTask | ContactTask], keys: tuple[st
     kinds = [(type(task), task.level, of or task.count(robot)) for task, of in zip(tasks, structures, strict=True)]
     plans = robot.scratch.setdefault("plans", {})
     assert isinstance(plans, dict)
-    plan = plans.get((len(keys), *kinds))
+    key = len(keys), *kinds
+    plan = plans.get(key)
     if plan is None:
         if len(plans) >= MOST_PLANS:
             plans.clear()
-        plan = plans[len(keys), *kinds] = Plan(robot, tasks, structures, len(keys))
+        plan = plans[key] = Plan(robot, tasks, structures, key)
     which = plan.own["which"].copy()
     for task, structure, row in zip(tasks, structures, plan.own["table"], strict=True):
         read.lasting = read.lasting and task.fixed()

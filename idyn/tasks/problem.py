@@ -7,16 +7,17 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from idyn.errors import InputError
 from idyn.prediction.request import Request
 from idyn.prediction.rungs import Out, outputs, verified
-from idyn.prediction.solve import workspace_for
+from idyn.prediction.solve import Method, workspace_for
 from idyn.tasks.forces import ContactTask
 from idyn.tasks.held import SLIDE
 from idyn.tasks.limits import distance_bounds
 from idyn.tasks.motion import PYTHON, MotionTask
 from idyn.tasks.obstacles import OTHERS, find_shares
 from idyn.tasks.outcomes import MET, TaskOutcome
-from idyn.tasks.plan import KIND, Equations, equations_in, part_of, refuse, stacked
+from idyn.tasks.plan import KIND, Equations, Plan, equations_in, part_of, refuse, stacked
 from idyn.tasks.stack import TaskStack
 from idyn.tasks.tick import REJECTED, SolvedValues, compare, run_tick, solve_modes
 from idyn.terms.dynamics import NO_FORCES, NOTHING, checked, contact_arrays
@@ -53,34 +54,38 @@ class TaskProblem:
     """
 
     def __init__(self, request: Request, stack: TaskStack, *, limited: bool = True) -> None:
-        contacts, guess, self.stack = request.contacts, request.guess, stack
-        self.last = None if guess is None else guess.carried_over(guess.force, contacts.keys)
-        self._prepare(request)
-        try:
-            first = self._run(request, limited)
-        except (AttributeError, TypeError, ValueError):  # wrong types for Pinocchio or compiled code
-            first = None
-        if first is None:
-            given = request.state, contacts, request.applied, self.last
-            state, contacts, applied, self.last = checked(request.robot, *given)
-            if guess is not None:
-                guess = msgspec.structs.replace(guess, tau=numbers("guess.tau", guess.tau))
-            plain = msgspec.structs.replace(request, state=state, contacts=contacts, applied=applied, guess=guess)
-            first = self._run(plain, limited)
-            if first is None:
-                raise AssertionError("compiled code rejected checked data")
-        self.first = first
+        guess, self.stack = request.guess, stack
+        self.last = None if guess is None else guess.carried_over(guess.force, request.contacts.keys)
+        self.method, self.tasks, self.plan = self._prepared(request, stack)
+        self.first = self._tick(request, limited)
 
-    def _prepare(self, r: Request) -> None:
+    def _prepared(self, r: Request, stack: TaskStack) -> tuple[Method, list[MotionTask | ContactTask], Plan]:
         """Set ground model, numbers of the tasks, limits and intended contact modes for kernels. Raises InputError."""
-        self.method = workspace_for(r.robot, len(r.contacts.keys)).method(r)
-        self.tasks, self.plan = stacked(r.robot, self.stack, r.contacts.keys)
-        self.plan.limit(r.robot, r.law, self.stack.limits)
-        self.stack.fill_kinds(r.contacts, self.plan.own["modes"])
+        method = workspace_for(r.robot, len(r.contacts.keys)).method(r)
+        tasks, plan = stacked(r.robot, stack, r.contacts.keys)
+        plan.limit(r.robot, r.law, stack.limits)
+        stack.fill_kinds(r.contacts, plan.own["modes"])
+        return method, tasks, plan
 
-    def _run(self, r: Request, limited: bool, solves: bool = True) -> Solution | None:
-        """Run the tick, with or without its solution. Return None for malformed data."""
+    def _tick(self, r: Request, limited: bool, solves: bool = True) -> Solution:
+        """Run the tick, with or without its solution. Raises InputError for malformed data."""
+        try:
+            found = self._run(r, limited, solves)
+        except (AttributeError, TypeError, ValueError):  # wrong types for Pinocchio or compiled code
+            found = None
+        if found is None:
+            state, contacts, applied, self.last = checked(r.robot, r.state, r.contacts, r.applied, self.last)
+            guess = r.guess and msgspec.structs.replace(r.guess, tau=numbers("guess.tau", r.guess.tau))
+            plain = msgspec.structs.replace(r, state=state, contacts=contacts, applied=applied, guess=guess)
+            found = self._run(plain, limited, solves)
+            if found is None:
+                raise AssertionError("compiled code rejected checked data")
+        return found
+
+    def _run(self, r: Request, limited: bool, solves: bool) -> Solution | None:
+        """Run the tick. Return None for malformed data."""
         robot, plan, n, method = r.robot, self.plan, len(r.contacts.keys), self.method
+        plan.holder = self.holder = object()
         self.state = at = robot.kinematics(r.state)
         self.request = r
         self.apart = distance_bounds(robot, at, r.dt, self.stack.limits)
@@ -159,16 +164,23 @@ class TaskProblem:
         return f"self-collision of {one} and {other}"
 
     def obstacles(self, before: Request, solution: Solution, k: int) -> tuple[str, ...]:
-        """Return what prevents task k, by decreasing influence. before: request with the state as it was"""
+        """Return what prevents task k, by decreasing influence.
+
+        before: request with the state as it was
+        Raises InputError if masks, joints or contacts of the tasks have changed since the tick, or its data became malformed.
+        """
         plan, bounds, s = self.plan, (self.apart.rows, self.apart.least), solution
         plan.limit(before.robot, before.law, self.stack.limits)
         shares = np.empty(len(s.active) + len(self.tasks) + len(s.kinds) + len(OTHERS))
         found = s.block, s.active, s.multipliers
-        if not find_shares(self.method.finish, plan, bounds, (s.kinds, s.directions), found, k, (shares,)):
+        mine = plan.holder is self.holder
+        if not (mine and find_shares(self.method.finish, plan, bounds, (s.kinds, s.directions), found, k, (shares,))):
             # the records hold another tick
-            self._prepare(before)
-            again = self._run(before, limited=False, solves=False)
-            assert again is not None
+            prepared = self._prepared(before, msgspec.structs.replace(self.stack, tasks=self.tasks))
+            if prepared[2].key != plan.key:
+                raise InputError("tasks", "expected masks, joints and contacts as in the tick whose obstacles are asked for")
+            self.method, self.tasks, self.plan = prepared
+            again = self._tick(before, limited=False, solves=False)
             self.equations(s.block).tick[0] = self.equations(again.block).tick[0]
             return self.obstacles(before, solution, k)
         sizes = shares.tolist()

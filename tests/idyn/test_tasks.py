@@ -175,6 +175,29 @@ def test_obstacles_are_those_of_their_own_tick_whatever_is_computed_before_they_
     assert all("friction of contact FL_foot" in obstacles for obstacles in at_once)
 
 
+def test_obstacles_of_a_stack_that_has_changed_are_those_of_its_tick_or_refused():
+    robot, state, contacts, _ = near_stance("go2")
+    tasks = [ComTask(acceleration=[0.0, 40.0, 0.0]), FrameTask(frame="FL_calf", acceleration=[30.0] * 6, level=1)]
+    at_once = [outcome.obstacles for outcome in solve(robot, state, contacts, tasks).outcomes]
+    for change in (list.pop, list.reverse, lambda tasks: tasks.append(PostureTask(level=2))):
+        stack = TaskStack(tasks=list(tasks))
+        late = predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT).outcomes
+        change(stack.tasks)
+        predict_tasks(robot, state, contacts, stack, law="coulomb", dt=DT)
+        assert [outcome.obstacles for outcome in late] == at_once
+    masked = FrameTask(frame="FL_calf", acceleration=[30.0] * 6, mask=[True] * 6)
+    (late,) = solve(robot, state, contacts, [masked]).outcomes
+    masked.mask[5] = False
+    solve(robot, state, contacts, [masked])
+    with pytest.raises(InputError, match="masks, joints and contacts as in the tick"):
+        _ = late.obstacles
+    (late,) = solve(robot, state, contacts, tasks[:1]).outcomes
+    solve(robot, state, contacts, tasks)
+    contacts.points[0, 0] = np.nan
+    with pytest.raises(InputError, match=r"contacts\.points\[0\]"):
+        _ = late.obstacles
+
+
 def test_forces_and_motions_that_contacts_cannot_give_are_named():
     robot, state, contacts, _ = near_stance("go2")
     tasks = [base_task(robot, state), ForceTask(contacts=contacts.keys, normal=2 * robot.weight, level=1)]
