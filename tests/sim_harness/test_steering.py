@@ -9,6 +9,7 @@ import threading
 from itertools import product
 
 import msgspec
+import mujoco
 import numpy as np
 import pytest
 from fast import every, every_row, fast, first_is_fast, full, shortest
@@ -25,7 +26,7 @@ from controllers.robot.kinematics import contact_places
 from controllers.robot.load import load_robot, shared_path
 from idyn import ConfigError, Status
 from idyn.model.so3 import tilt
-from idyn.tasks import ForceTask, FrameTask
+from idyn.tasks import ForceTask, FrameTask, PostureTask
 from sim_harness.commands.main import build_parser
 from sim_harness.commands.plan import run_plan
 from sim_harness.measure.fall import base_tilt
@@ -315,6 +316,30 @@ def test_a_humanoid_follows_a_stick_at_its_ends_as_far_as_its_steps_keep_a_reser
         robot.run(5.0, velocity=stick)
         assert robot.state[0][2] > 0.9 * height
     np.testing.assert_allclose(robot.mean_velocity(2.8), [0.45, 0.0, 0.0], atol=0.06)
+
+
+@full
+@pytest.mark.parametrize(
+    ("name", "joints"),
+    [
+        ("g1", ["left_shoulder_pitch_joint", "right_shoulder_pitch_joint"]),
+        ("talos", ["arm_left_4_joint", "arm_right_4_joint"]),
+    ],
+)
+def test_arms_swing_against_the_angular_momentum_of_the_legs(name: str, joints: list[str]) -> None:
+    """By MuJoCo, about the vertical through the centre of mass, against arms that a commanded task holds."""
+    rms = []
+    for held in (False, True):
+        robot = DrivenRobot(f"{name}-walk")
+        angles = [robot.robot.joint_angles(robot.stance)[robot.robot.joint_names.index(joint)] for joint in joints]
+        tasks, found = [PostureTask(joints=joints, angles=angles, stiffness=400.0)] if held else None, []
+        for _ in range(700):
+            robot.run(0.01, velocity=[0.4, 0.0, 0.0], tasks=tasks)
+            mujoco.mj_subtreeVel(robot.model, robot.data)
+            found.append(robot.data.subtree_angmom[1, 2])
+        assert robot.mean_velocity(2.8)[0] == pytest.approx(0.4, abs=0.05)
+        rms.append(np.sqrt(np.mean(np.square(found[200:]))))
+    assert rms[0] < 0.5 * rms[1]
 
 
 @full

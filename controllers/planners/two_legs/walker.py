@@ -24,12 +24,25 @@ import numpy as np
 from controllers.command import Reference, Schedule, Steering
 from controllers.contact.ground import Known
 from controllers.planners.trajectory import MotionSettings, Trajectory, smooth_step
+from controllers.planners.two_legs.arms import arm_swing
 from controllers.planners.two_legs.beside import check_beside, legs_of
-from controllers.planners.two_legs.feet import Feet, feet_of, fill_corners, measure, nearest_inside, point, pose_of, put
+from controllers.planners.two_legs.feet import (
+    Feet,
+    along,
+    feet_of,
+    fill_corners,
+    heading,
+    measure,
+    nearest_inside,
+    point,
+    pose_of,
+    put,
+)
 from controllers.planners.two_legs.reach import followed, keeps_reserve, sharpest_turn
 from controllers.planners.two_legs.settings import BalanceSettings, StepSettings
 from controllers.planners.two_legs.steps import (
     NONE,
+    SIDES,
     Steps,
     Velocity,
     advance,
@@ -71,6 +84,7 @@ class Gait(ArrayRecord):
     stance: Vector  # angles of the joints [rad] (na)
     first: Vector  # at the first tick [rad] (na)
     legs: Flags  # which joints move feet (na)
+    arms: Vector  # angle per distance of the left foot ahead of the right one, see `arm_swing` [rad/m] (na)
     t: float  # of the last tick [s]
     ready: float  # when the robot has gone from the first posture to the stance [s]
     above: float  # height of the centre of mass then above that of its task [m]
@@ -121,6 +135,7 @@ def follow(
     p, planned = reference(steps, t, Velocity(velocity.plane + point(steps.correction), velocity.turn), dcm)
     p = nearest_inside(p + (1.0 + gait.gain / steps.omega) * (dcm - planned), corners[: _support(gait, near, corners)])
     above = _move(gait, t, angles, motion)
+    _swing_arms(gait, motion)
     push = (over - p) * (steps.omega * steps.omega)
     turns, centre, pressed, loaded = write_targets(balance, gait.feet, steps, near, push, p, above)
     return steps.swinging, turns, centre, pressed, loaded, int(gait.rises)
@@ -199,6 +214,24 @@ def _move(gait: Gait, t: float, angles: Array, motion: Array) -> tuple[float, fl
     return (1.0 - share) * gait.above, -rate * gait.above, -change * gait.above
 
 
+@compiled
+def _swing_arms(gait: Gait, motion: Array) -> None:
+    """Add the swing of the arms to the motion of the posture (3, na)."""
+    steps, ahead, speed, change = gait.steps, 0j, 0j, 0j
+    along_path = heading(steps.planted[0, 3]) + heading(steps.planted[1, 3])
+    for side in range(2):
+        if steps.swinging == side:
+            ahead += SIDES[side] * point(steps.swing.x)
+            speed, change = SIDES[side] * point(steps.swing.v), SIDES[side] * point(steps.swing.a)
+        else:
+            ahead += SIDES[side] * pose_of(steps.planted[side]).place
+    turn = along_path * (1.0 / max(abs(along_path), 1e-9))
+    for j in range(len(gait.arms)):
+        motion[0, j] += gait.arms[j] * along(turn, ahead).real
+        motion[1, j] += gait.arms[j] * along(turn, speed).real
+        motion[2, j] += gait.arms[j] * along(turn, change).real
+
+
 class TwoLegs(Trajectory):
     """Walks on two legs. Stores the phase of the gait."""
 
@@ -233,6 +266,7 @@ class TwoLegs(Trajectory):
         gait, na, places = self._gait, robot.na, len(robot.spheres.keys)
         gait.put(feet=found, steps=steps, targets=targets, velocity=np.zeros(3), touching=np.zeros(places, np.bool_))
         gait.put(stance=robot.joint_angles(stance), first=np.zeros(na), legs=legs_of(robot, stance), pushed=np.zeros(2))
+        gait.put(arms=arm_swing(robot, stance, feet, settings.step.longest))
         gait.put(lean=np.zeros(2), lever=robot.total_mass * height)
         gait.put(acceleration=settings.step.acceleration, gain=balance.gain, margin=balance.margin)
         self._tasks, self._centroid = GaitTasks(robot, feet, targets, omega), np.zeros(9)
