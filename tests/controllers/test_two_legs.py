@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from scipy.spatial.transform import Rotation
 
-from controllers.command import GaitChange, Steering
+from controllers.command import GaitChange, Inputs, Mode, Steering
 from controllers.config.loading import parse
 from controllers.planners.two_legs.feet import (
     Feet,
@@ -25,7 +25,7 @@ from controllers.planners.two_legs.steps import (
     next_step,
 )
 from controllers.planners.two_legs.walker import TwoLegsSettings
-from idyn import ConfigError, Flat, InputError, Robot, contacts_of_places, load_robot
+from idyn import ConfigError, Flat, InputError, Robot, contacts_of_places, load_controller, load_robot
 from idyn.model.description import ContactPoint
 from idyn.tasks import ComTask, ForceTask, TaskStack
 from idyn.types import Array, State
@@ -90,6 +90,30 @@ def test_a_hand_is_no_foot_and_its_force_moves_the_balance() -> None:
         assert closed
         np.testing.assert_allclose(found - free, -omega * settings.balance.gain * np.array(moment) / robot.weight, atol=1e-6)
     np.testing.assert_array_equal(asked(None, 0.0)[0], free)
+
+
+def test_tasks_that_have_ended_leave_those_of_the_gait() -> None:
+    """As a command of a force alone leaves none when it expires."""
+    controller = load_controller("g1-walk")
+    state = State(q=controller.stance, v=np.zeros(controller.robot.nv))
+    command = controller.step(state, controller.contacts(state), Inputs(dt=0.001, tasks=TaskStack()))
+    assert command.mode is Mode.OK
+
+
+@pytest.mark.parametrize("roll", [-0.2, -1.5])
+def test_shoulders_swing_and_the_waist_does_not(roll: float) -> None:
+    """Also in a stance with one arm to the side, whose weight the waist could balance."""
+    robot, stance = load_robot("g1")
+    angles = robot.joint_angles(stance)
+    angles[robot.joint_names.index("right_shoulder_roll_joint")] = roll
+    gait = TwoLegsSettings(commands=((9.0, 0.3, 0.0, 0.0),)).build(robot, robot.with_joint_angles(stance, angles), 0.01)
+    state, contacts = State(q=stance, v=np.zeros(robot.nv)), contacts_of_places(robot, stance, Flat(), robot.spheres.keys)
+    swings = np.ptp([gait.at(0.01 * k, state, contacts).q for k in range(200, 500)], axis=0)
+    above = [k for k, name in enumerate(robot.joint_names) if not any(part in name for part in ("hip", "knee", "ankle"))]
+    assert {robot.joint_names[k] for k in above if swings[k] > 0.02} == {
+        "left_shoulder_pitch_joint",
+        "right_shoulder_pitch_joint",
+    }
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ def beside(robot: Robot, legs: Array, at: Kinematics, own: TaskStack, sent: Task
     legs: see `legs_of`; at: measured state; own, posture: tasks of the gait
     sent: commanded ones, as `check_beside` accepts them
     """
+    if not sent.tasks:
+        return replace(own, modes=sent.modes)
     moved: Array = np.any([_moves(robot, task) for task in sent.tasks], axis=0)
     far = max(float(np.abs(at.v[robot.tree.a] * moved).max() / FAST) ** 4, *(_far(robot, at.q, task) for task in sent.tasks))
     heaviest = max(float(np.max(task.weight)) for task in sent.tasks)

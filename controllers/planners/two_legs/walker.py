@@ -135,7 +135,7 @@ def follow(
     p, planned = reference(steps, t, Velocity(velocity.plane + point(steps.correction), velocity.turn), dcm)
     p = nearest_inside(p + (1.0 + gait.gain / steps.omega) * (dcm - planned), corners[: _support(gait, near, corners)])
     above = _move(gait, t, angles, motion)
-    _swing_arms(gait, motion)
+    _swing_arms(gait, t, motion)
     push = (over - p) * (steps.omega * steps.omega)
     turns, centre, pressed, loaded = write_targets(balance, gait.feet, steps, near, push, p, above)
     return steps.swinging, turns, centre, pressed, loaded, int(gait.rises)
@@ -144,7 +144,7 @@ def follow(
 @compiled
 def _velocity(gait: Gait, wanted: tuple[float, ...], most: float) -> Velocity:
     """Move the velocity, each part by at most `most`, to what is followed of the wanted one, and return it. Where its parts on
-    their own would leave the reserve of the steps, they arrive together."""
+    their own would leave the reserve of the steps, they arrive together; what keeps it is not convex: some percent beyond."""
     aim, share = followed(gait.steps, Velocity(complex(wanted[0], wanted[1]), wanted[2])), 1.0
     ways, parts = stack_array(3), stack_array(3)
     ways[0], ways[1], ways[2] = (
@@ -215,21 +215,23 @@ def _move(gait: Gait, t: float, angles: Array, motion: Array) -> tuple[float, fl
 
 
 @compiled
-def _swing_arms(gait: Gait, motion: Array) -> None:
-    """Add the swing of the arms to the motion of the posture (3, na)."""
-    steps, ahead, speed, change = gait.steps, 0j, 0j, 0j
-    along_path = heading(steps.planted[0, 3]) + heading(steps.planted[1, 3])
+def _swing_arms(gait: Gait, t: float, motion: Array) -> None:
+    """Add the swing of the arms to angles and speeds of the posture (3, na). Accelerations of a foot whose goal moves with a
+    noisy state would shake the arms."""
+    steps, ahead, speed, turn = gait.steps, 0j, 0j, 0j
     for side in range(2):
         if steps.swinging == side:
             ahead += SIDES[side] * point(steps.swing.x)
-            speed, change = SIDES[side] * point(steps.swing.v), SIDES[side] * point(steps.swing.a)
+            speed = SIDES[side] * point(steps.swing.v)
+            turn += heading(steps.swing.x[3])
         else:
             ahead += SIDES[side] * pose_of(steps.planted[side]).place
-    turn = along_path * (1.0 / max(abs(along_path), 1e-9))
+            turn += heading(steps.planted[side, 3])
+    turn = turn * (1.0 / max(abs(turn), 1e-9))
+    share = smooth_step(t, gait.ready)[0] if gait.rises else 1.0
     for j in range(len(gait.arms)):
-        motion[0, j] += gait.arms[j] * along(turn, ahead).real
-        motion[1, j] += gait.arms[j] * along(turn, speed).real
-        motion[2, j] += gait.arms[j] * along(turn, change).real
+        motion[0, j] += share * gait.arms[j] * along(turn, ahead).real
+        motion[1, j] += share * gait.arms[j] * along(turn, speed).real
 
 
 class TwoLegs(Trajectory):
@@ -329,8 +331,10 @@ class TwoLegs(Trajectory):
         return Reference(q=q, v=v, a=a, schedule=schedule, base=gait.velocity.copy(), tasks=tasks)
 
     def expect(self, contacts: ContactSet, force: Array, asked: TaskStack | None) -> None:
-        tasks = [task for task in asked.tasks if isinstance(task, ForceTask)] if asked is not None else []
-        whole = {key: task.normal is None for task in tasks for key in task.contact_keys()}
+        whole: dict[str, bool] = {}  # of the contacts of tasks that are not left out, whether the whole force is asked for
+        for task in asked.tasks if asked is not None else ():
+            if isinstance(task, ForceTask) and all(key in contacts.keys for key in task.contact_keys()):
+                whole |= {key: whole.get(key, False) or task.normal is None for key in task.contact_keys()}
         self._gait.pushed[:] = 0.0
         for i, key in enumerate(contacts.keys if whole else ()):
             if key in whole:
