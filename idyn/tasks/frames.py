@@ -34,14 +34,8 @@ def fill_frame(
         return False
     rate, bias, error = stack_array(6), stack_array(6), stack_array(6)
     placed, V, moves = placements[joint], motions.V[joint], support[joint]
-    # pose: R = R_joint R_0, x = o + R_joint x_0 (placements hold rotations by columns); E: axes of the equations, as rows
-    for i in range(3):
-        x[i] = placed[9 + i]
-        for c in range(3):
-            x[i] += placed[3 * c + i] * offset[9 + c]
-            R[i, c] = 0.0
-            for k in range(3):
-                R[i, c] += placed[3 * k + i] * offset[3 * k + c]
+    _fill_pose(placed, offset, R, x)
+    # E: axes of the equations, as rows
     for i in range(3):
         for c in range(3):
             E[i, c] = R[c, i] if local else (1.0 if i == c else 0.0)
@@ -78,6 +72,18 @@ def fill_frame(
                 v2 = S[2] + S[3] * x[1] - S[4] * x[0]
                 A[n, j] = e[0] * v0 + e[1] * v1 + e[2] * v2
     return True
+
+
+@compiled
+def _fill_pose(placed: Array, offset: Array, R: Array, x: Array) -> None:
+    """Fill R = R_joint R_0 and x = o + R_joint x_0 of a frame. placed: pose of its joint, the rotation by columns (12)"""
+    for i in range(3):
+        x[i] = placed[9 + i]
+        for c in range(3):
+            x[i] += placed[3 * c + i] * offset[9 + c]
+            R[i, c] = 0.0
+            for k in range(3):
+                R[i, c] += placed[3 * k + i] * offset[3 * k + c]
 
 
 @compiled

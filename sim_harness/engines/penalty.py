@@ -18,7 +18,7 @@ import numpy as np
 from controllers.config.loading import Kind, NonNegative, Positive
 from idyn.library.kernels import compiled, entry
 from idyn.library.records import Matrix, Vector
-from idyn.solvers.linalg import affine, lu_factor, lu_solve
+from idyn.solvers.linalg import affine, lu_factor, lu_solve, magnitude
 from idyn.status import Status
 from idyn.types import Array
 from sim_harness.engines.contact_space import contact_space, no_solution, solution
@@ -87,10 +87,10 @@ def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance) -> tupl
     while True:
         affine(D, p, b, moved)
         law, viscous, slope = _law(moved, ground)
-        error = _largest(p - law)
+        error = magnitude(p - law)
         if error < least:
             best, least = p, error
-        if error <= AGREED * _largest(p) or passes >= MOST_PASSES:
+        if error <= AGREED * magnitude(p) or passes >= MOST_PASSES:
             return best, passes, least
         passes += 1
         # Newton step on p − law(D p + b) = 0, halved until the residual falls, else a fixed-point pass
@@ -100,7 +100,7 @@ def compliant_impulses(D: Array, b: Array, u: Array, ground: Compliance) -> tupl
         while share >= SHORTEST:
             trial = p + share * step
             affine(D, trial, b, moved)
-            trial_error = _largest(trial - _law(moved, ground)[0])
+            trial_error = magnitude(trial - _law(moved, ground)[0])
             if trial_error <= (1.0 - 0.1 * share) * error:
                 break
             share /= 2.0
@@ -156,11 +156,3 @@ def _blocks(slope: Array, D: Array) -> Array:
                 for j in range(m):
                     out[i, j] += f * D[3 * (i // 3) + c, j]
     return out
-
-
-@compiled
-def _largest(x: Array) -> float:
-    worst = 0.0
-    for value in x:
-        worst = max(worst, abs(value))
-    return worst

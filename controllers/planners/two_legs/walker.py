@@ -5,7 +5,8 @@ Each tick
 2. planned centre of pressure p_ref and DCM ξ_ref; landing place from the measured DCM ξ
 3. centre of pressure p = p_ref + (1 + k/ω) (ξ − ξ_ref), inside the soles    `controllers.planners.two_legs.feet`
 4. tasks: acceleration ω² (c − p) of the centre of mass, its height, pose of the swinging foot, attitude of the base, load of
-   the feet, posture (`.tasks`); with commanded ones (`.beside`). The contact law decides what forces realise them
+   the feet, posture with swinging arms (`.tasks`, `.arms`); with commanded ones (`.beside`). The contact law decides what
+   forces realise them
 
 Forces f on other limbs at points x, such as a hand on a wall, move the balance: without angular momentum about c,
 c̈ = ω² (c + b − p), b = Σ (z f − (x − c) f_z)/W, z: height of a point above the ground, W: weight. With b of the forces that
@@ -147,12 +148,10 @@ def _velocity(gait: Gait, wanted: tuple[float, ...], most: float) -> Velocity:
     their own would leave the reserve of the steps, they arrive together; what keeps it is not convex: some percent beyond."""
     aim, share = followed(gait.steps, Velocity(complex(wanted[0], wanted[1]), wanted[2])), 1.0
     ways, parts = stack_array(3), stack_array(3)
-    ways[0], ways[1], ways[2] = (
-        aim.plane.real - gait.velocity[0],
-        aim.plane.imag - gait.velocity[1],
-        aim.turn - gait.velocity[2],
-    )
+    put(aim.plane, ways)
+    ways[2] = aim.turn
     for k in range(3):
+        ways[k] -= gait.velocity[k]
         parts[k] = gait.velocity[k] + min(max(ways[k], -most), most)
         if abs(ways[k]) > most:
             share = min(share, most / abs(ways[k]))
