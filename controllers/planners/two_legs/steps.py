@@ -48,7 +48,7 @@ class Steps(ArrayRecord):
     coming: int  # foot of the next swing
     standing: bool
     stops: bool  # whether the next step is to be the last one
-    caught: bool  # whether a step is to catch the robot: it stands as soon as the foot has landed
+    caught: bool  # whether the step is to catch a robot that stood: its foot lands as soon as it can, see `reference`
     since: float  # begin and duration of the phase [s]
     lasts: float
     origin: Vector  # where the centre of pressure was then [m] (2)
@@ -151,11 +151,11 @@ def advance(steps: Steps, t: float, velocity: Velocity, lands: bool, outside: co
     if steps.standing:
         if outside != 0j:
             steps.coming = 0 if along(heading(steps.planted[0, 3]), outside).imag >= -AHEAD else 1
-            steps.caught = True
+            steps.stops, steps.caught = False, True
             _begin(steps, t, HURRY, middle(steps.planted))
         elif wanted:
             steps.coming = 0 if velocity.plane.imag + 0.1 * velocity.turn >= 0.0 else 1
-            steps.stops = steps.caught = False
+            steps.stops = False
             _begin(steps, t, steps.period if steps.points else FIRST, middle(steps.planted))
     elif steps.swinging != NONE:
         if elapsed >= steps.lasts or (lands and elapsed > EARLY * steps.lasts):
@@ -195,9 +195,9 @@ def _land(steps: Steps, t: float, wanted: bool) -> None:
     left, right = pose_of(steps.planted[0]), pose_of(steps.planted[1])
     # without width the feet stand still at any distance to the side
     apart = along(heading(right.yaw), left.place - right.place).imag if steps.narrow else steps.width
-    if not wanted and (steps.caught or (steps.stops and abreast(left, right, apart) < ABREAST)):
+    if not wanted and steps.stops and abreast(left, right, apart) < ABREAST:
         steps.standing, steps.lasts = True, FIRST
-    steps.stops = not wanted
+    steps.stops, steps.caught = not wanted, False
 
 
 @compiled
@@ -265,7 +265,8 @@ def _add(spans: Spans, count: int, lasts: float, start: complex, end: complex) -
 @compiled
 def reference(steps: Steps, t: float, velocity: Velocity, dcm: complex) -> tuple[complex, complex]:
     """Return the planned centre of pressure and the planned DCM [m], after moving the landing place of the foot in the air by
-    what the ankle cannot correct of the DCM's error until then.
+    what the ankle cannot correct of the DCM's error until then. The DCM's error is the smaller, the sooner the foot lands: a
+    step that cannot reach far enough is shortened, one that catches the robot, which falls to the side meanwhile, always.
 
     velocity: of the plan; dcm: measured
     """
@@ -277,9 +278,9 @@ def reference(steps: Steps, t: float, velocity: Velocity, dcm: complex) -> tuple
     aims = at, dcm, end, place.place
     moved, beyond = _landing(steps, T, aims)
     least = soonest(steps.swing, moved)
-    if beyond > BEYOND and not steps.points and least < T:  # the DCM's error is the smaller, the sooner the foot lands
+    if (steps.caught or beyond > BEYOND) and not steps.points and least < T:
         longest, T = T, least
-        for k in range(SOONER - 1, -1, -1):
+        for k in range(0 if steps.caught else SOONER - 1, -1, -1):
             each = least + k / SOONER * (longest - least)
             if _landing(steps, each, aims)[1] <= BEYOND:
                 T = each
