@@ -34,6 +34,7 @@ ABREAST = 0.03  # feet that are nearer to their places beside each other than th
 LEARNING = 0.1  # share of the difference of a step of a foot without width from the planned one that changes the plan
 BEYOND, SOONER = 1e-3, 8  # distance beyond reach from which a foot lands sooner [m]; number of times that are tried
 AHEAD = 1e-9  # distance to the side below which the DCM leaves the soles ahead or behind: then the left foot steps [m]
+SETTLES = 0.02  # a robot that stops stands on both feet until its DCM is as near to the plan as this, at most `FIRST` [m]
 HURRY = 0.1  # double support before a step that catches the robot [s]
 EARLY = 0.6  # share of the swing after which a foot that touches has landed
 
@@ -49,6 +50,7 @@ class Steps(ArrayRecord):
     standing: bool
     stops: bool  # whether the next step is to be the last one
     caught: bool  # whether the step is to catch a robot that stood: its foot lands as soon as it can, see `reference`
+    error: float  # distance of the DCM from the planned one at the last tick [m]
     since: float  # begin and duration of the phase [s]
     lasts: float
     origin: Vector  # where the centre of pressure was then [m] (2)
@@ -162,7 +164,7 @@ def advance(steps: Steps, t: float, velocity: Velocity, lands: bool, outside: co
             if steps.narrow:
                 _learn(steps, velocity)
             _land(steps, t, wanted)
-    elif elapsed >= steps.lasts:
+    elif elapsed >= steps.lasts and (not steps.stops or steps.error < SETTLES or elapsed >= FIRST):
         _lift(steps, t, velocity)
     if steps.swinging != NONE:
         move(steps.swing, t - steps.since)

@@ -134,6 +134,7 @@ def follow(
     foot = steps.swinging
     advance(steps, t, velocity, foot != NONE and near[foot], outside)
     p, planned = reference(steps, t, Velocity(velocity.plane + point(steps.correction), velocity.turn), dcm)
+    steps.error = abs(dcm - planned)
     p = nearest_inside(p + (1.0 + gait.gain / steps.omega) * (dcm - planned), corners[: _support(gait, near, corners)])
     above = _move(gait, t, angles, motion)
     _swing_arms(gait, t, motion)
