@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from idyn.errors import InputError, nearest
 from idyn.laws.law import Law, polygon
 from idyn.library.kernels import compiled
 from idyn.library.records import ArrayRecord, Flags, Indices, Matrix, Spans, Vector
@@ -168,7 +169,13 @@ class Plan(ArrayRecord):
         own, (known, of, before) = robot.limits, self.limited
         if own is known and law is of and limits is before:
             return
-        self.put(corners=ROUND if law.round_cones else law.directions, angles_min=own.q_min, angles_max=own.q_max)
+        low, high = own.q_min.copy(), own.q_max.copy()
+        for name, least, largest in limits.angles:
+            if name not in robot.joint_names:
+                raise InputError("limits.angles", f"no motor '{name}'{nearest(name, robot.joint_names)}")
+            k = robot.joint_names.index(name)
+            low[k], high[k] = max(low[k], least), min(high[k], largest)
+        self.put(corners=ROUND if law.round_cones else law.directions, angles_min=low, angles_max=high)
         self.put(most=own.tau_max * limits.torque if limits.torque != 1.0 else own.tau_max, of_joints=limits.joints)
         self.put(least=limits.normal_force, smaller=limits.pressure_margin, acceleration=limits.acceleration)
         self.put(speed_max=np.minimum(own.v_max, limits.speed), braking=limits.braking, singular=limits.singular)

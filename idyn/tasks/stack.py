@@ -40,6 +40,7 @@ class TaskLimits(Record, frozen=True):
         centre of pressure stays
     torque: share of the robot's torque limits that may be used; inf: no limit
     joints: whether position and velocity limits of the robot's joints hold
+    angles: of some joints the least and largest angle [rad or m], where these are narrower than the robot's
     braking: deceleration that is reserved for stopping at position limits [rad/s²]
     acceleration, speed: largest of a joint [rad/s², rad/s]; the joints' own speed limits hold besides
     singular: share of the usual length of a task's row, in the metric of the posture, below which what contacts and tasks
@@ -53,6 +54,7 @@ class TaskLimits(Record, frozen=True):
     pressure_margin: float = 0.0
     torque: float = 1.0
     joints: bool = True
+    angles: tuple[tuple[str, float, float], ...] = ()
     braking: float = 100.0
     acceleration: float = 1e4
     speed: float = np.inf
@@ -68,6 +70,9 @@ class TaskLimits(Record, frozen=True):
         for name in ("torque", "acceleration", "speed", "braking"):
             if not getattr(self, name) > 0.0:
                 raise InputError(f"limits.{name}", f"expected a number > 0, got {getattr(self, name)!r}")
+        for name, least, largest in self.angles:
+            if not least < largest:
+                raise InputError("limits.angles", f"expected less than the largest angle of '{name}', {largest}, got {least}")
         if not isinstance(self.self_collision, SelfCollision | None):
             raise InputError("limits.self_collision", f"expected a SelfCollision or None, got {self.self_collision!r}")
 

@@ -5,6 +5,7 @@ from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from controllers.planners.two_legs.feet import Feet, Foot, along, heading, nearest_on_edge, point, pose_of, put
 from controllers.planners.two_legs.steps import NONE, Steps
@@ -19,6 +20,7 @@ from idyn.tasks.motion import MotionTask
 from idyn.types import Array
 
 BASE = "root_joint"
+Angles = tuple[tuple[str, float, float], ...]
 
 SWING, HEIGHT, TRUNK = 900.0, 100.0, 100.0  # stiffness of feet, height and attitude [1/s²], critically damped
 SWIFT = 40.0  # largest acceleration of a joint, in units of g over the height of the centre of mass: none is thrown to keep it
@@ -149,10 +151,11 @@ MOST_STACKS = 64
 
 
 class GaitTasks:
-    """The tasks of a gait. omega: of the pendulum [1/s]"""
+    """The tasks of a gait. omega: of the pendulum [1/s]; knees: their angles, see `controllers.planners.two_legs.knees`"""
 
-    def __init__(self, robot: Robot, feet: tuple[Foot, Foot], targets: Targets, omega: float) -> None:
-        self._limits = TaskLimits(acceleration=SWIFT * omega * omega)
+    def __init__(self, robot: Robot, feet: tuple[Foot, Foot], targets: Targets, omega: float, knees: Angles) -> None:
+        limits = TaskLimits(acceleration=SWIFT * omega * omega)
+        self._limits = replace(limits, angles=knees), limits  # while the robot rises, its knees may be straight
         self._robot, self._feet, self._targets, self._stacks = robot, feet, targets, dict[Choice, TaskStack]()
         # on soles the trunk is kept upright first: else it, or the arms, are thrown to move the centre of mass
         first, second = (0, 1) if targets.flat else (1, 0)
@@ -170,7 +173,7 @@ class GaitTasks:
         if found is None:
             if len(self._stacks) >= MOST_STACKS:
                 self._stacks.clear()
-            found = self._stacks[choice] = TaskStack(tasks=self._chosen(choice), limits=self._limits)
+            found = self._stacks[choice] = TaskStack(tasks=self._chosen(choice), limits=self._limits[choice.rises])
         return found
 
     def _chosen(self, choice: Choice) -> list[MotionTask | ContactTask]:

@@ -39,6 +39,7 @@ from controllers.planners.two_legs.feet import (
     pose_of,
     put,
 )
+from controllers.planners.two_legs.knees import bent_knees
 from controllers.planners.two_legs.reach import followed, keeps_reserve, sharpest_turn
 from controllers.planners.two_legs.settings import BalanceSettings, StepSettings
 from controllers.planners.two_legs.steps import (
@@ -271,7 +272,8 @@ class TwoLegs(Trajectory):
         gait.put(arms=arm_swing(robot, stance, feet, settings.step.longest))
         gait.put(lean=np.zeros(2), lever=robot.total_mass * height)
         gait.put(acceleration=settings.step.acceleration, gain=balance.gain, margin=balance.margin)
-        self._tasks, self._centroid = GaitTasks(robot, feet, targets, omega), np.zeros(9)
+        knees = bent_knees(robot, stance, feet)
+        self._tasks, self._centroid = GaitTasks(robot, feet, targets, omega, knees), np.zeros(9)
         self._ground, self._limbs, self._always = ground, found.sides < 0, np.full(places, np.inf)
         self.reset()
 
