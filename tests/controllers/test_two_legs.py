@@ -17,6 +17,7 @@ from controllers.planners.two_legs.feet import (
     feet_of,
     nearest_on_edge,
 )
+from controllers.planners.two_legs.knees import bent_knees
 from controllers.planners.two_legs.reach import followed
 from controllers.planners.two_legs.settings import StepSettings
 from controllers.planners.two_legs.steps import (
@@ -51,6 +52,28 @@ def test_commands_and_refused_steering() -> None:
     edges = robot.variant(contact=tuple(place for k, place in enumerate(robot.description.contact) if k % 4 < 2))  # across
     with pytest.raises(InputError, match="velocity"):
         TwoLegsSettings().build(edges, stance, 0.002).check(Steering(velocity=(0.1, 0.0, 0.0)))
+
+
+@pytest.mark.parametrize(("name", "hip"), [("g1", "left_hip_pitch_joint"), ("talos", "leg_left_1_joint"), ("bolt", "FL_HAA")])
+def test_knees_stay_bent(name: str, hip: str) -> None:
+    """At its bound a leg is 0.1 to 1 % shorter than straight, and from there on it only becomes shorter."""
+    robot, stance = load_robot(name)
+    foot, angles = feet_of(robot, stance)[0], robot.joint_angles(stance)
+    (joint, least, largest), other = bent_knees(robot, stance, feet_of(robot, stance))
+    k, bound, way = robot.joint_names.index(joint), *((least, 1.0) if np.isfinite(least) else (largest, -1.0))
+    assert other[1:] == pytest.approx((least, largest), abs=1e-3)
+    assert least < angles[k] < largest
+
+    def length(angle: float) -> float:
+        angles[k] = angle
+        q = robot.with_joint_angles(stance, angles)
+        sole = robot.frames.placement(foot.frame, q)
+        at = sole.translation + sole.rotation @ foot.centre
+        return float(np.linalg.norm(at - robot.frames.placement(hip, q).translation))
+
+    straight = max(map(length, np.linspace(bound - 0.5, bound + 0.5, 1001)))
+    assert 1e-3 < 1.0 - length(bound) / straight < 1e-2
+    assert all(length(x) > length(y) for x, y in pairwise(np.linspace(bound, bound + way, 20)))
 
 
 def test_a_hand_is_no_foot_and_its_force_moves_the_balance() -> None:

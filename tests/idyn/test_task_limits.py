@@ -58,16 +58,18 @@ def test_the_margin_of_the_centre_of_pressure_leaves_feet_of_one_contact_alone()
 
 
 @full
-def test_a_joint_stops_at_its_limit():
+@pytest.mark.parametrize("narrower", [0.0, 0.4])
+def test_a_joint_stops_at_its_limit(narrower):
     """A joint is driven against its limit in steps of the predicted motion: it never passes, and its speed falls to zero."""
     robot, stance = load_robot("arm")
     q, v, k = stance.copy(), np.zeros(robot.nv), 0
     contacts = contacts_from_geometry(robot, q, Flat(), margin=0.0).take(np.zeros(0, np.int64))
-    limit = robot.limits.q_max[k]
+    limit = robot.limits.q_max[k] - narrower
     assert np.isfinite(limit)
+    limits = TaskLimits(angles=((robot.joint_names[k], -np.inf, limit),)) if narrower else TaskLimits()
     for _ in range(3000):
         task = PostureTask(joints=[robot.joint_names[k]], acceleration=[50.0], stiffness=0.0, damping=0.0)
-        answer = predict_tasks(robot, State(q=q, v=v), contacts, TaskStack(tasks=[task]), law="coulomb", dt=DT)
+        answer = predict_tasks(robot, State(q=q, v=v), contacts, TaskStack(tasks=[task], limits=limits), law="coulomb", dt=DT)
         v = answer.prediction.v_plus
         q = robot.integrate(q, DT * v)
         assert robot.joint_angles(q)[k] <= limit + 1e-9
@@ -75,6 +77,15 @@ def test_a_joint_stops_at_its_limit():
     assert limit - robot.joint_angles(q)[k] < 1e-3
     assert abs(v[robot.tree.a[k]]) < 0.05
     assert answer[robot.joint_names[k]].obstacles == (f"motion limit of {robot.joint_names[k]}",)
+
+
+def test_ranges_of_angles_that_make_no_sense_are_refused():
+    robot, state, contacts, _ = near_stance("go2")
+    with pytest.raises(InputError, match=r"angles.* no motor 'FL_kalf_joint' \(nearest: FL_calf_joint"):
+        solve(robot, state, contacts, [], limits=TaskLimits(angles=(("FL_kalf_joint", -1.0, 1.0),)))
+    for least, largest in ((1.0, 1.0), (np.nan, 1.0), (0.0, np.nan)):
+        with pytest.raises(InputError, match="angles"):
+            TaskLimits(angles=(("FL_calf_joint", least, largest),))
 
 
 def test_a_torque_at_its_limit_does_not_exceed_it():

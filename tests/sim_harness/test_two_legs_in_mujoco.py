@@ -67,13 +67,12 @@ def test_arms_swing_against_the_angular_momentum_of_the_legs(name: str, joints: 
 
 
 @full
-@pytest.mark.parametrize("push", [0.4, -0.4])
-def test_a_humanoid_that_stands_steps_where_it_is_pushed_rests_and_walks_on(push: float) -> None:
-    """0.4 weights for 0.1 s from behind or the front; without a step it bears 0.2."""
-    plan = with_controller(
-        load_plan("walk-g1", 12.0), {"reference": {"commands": [[4.0, 0.0, 0.0, 0.0], [4.0, 0.3, 0.0, 0.0]]}}
-    )
-    pushed = (PushSettings(weights=(push, 0.0, 0.0), start=1.5, duration=0.1),)
+@pytest.mark.parametrize(("size", "angle"), [(0.4, 0), (0.4, 180), (0.38, 180), (0.4, 30), (0.4, 330), (0.42, 150)])
+def test_a_humanoid_that_stands_steps_where_it_is_pushed_rests_and_walks_on(size: float, angle: int) -> None:
+    """Pushes [weights] for 0.1 s towards an angle [degree]; without a step it bears 0.2."""
+    commands, turn = [[4.0, 0.0, 0.0, 0.0], [4.0, 0.3, 0.0, 0.0]], np.deg2rad(angle)
+    plan = with_controller(load_plan("walk-g1", 12.0), {"reference": {"commands": commands}})
+    pushed = (PushSettings(weights=(size * np.cos(turn), size * np.sin(turn), 0.0), start=1.5, duration=0.1),)
     plan = msgspec.structs.replace(plan, settings=msgspec.structs.replace(plan.settings, push=pushed))
     run = run_in_process(plan, "stand", quiet)
     assert run.summary.upright, run.summary.verdict.text
