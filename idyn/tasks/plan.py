@@ -175,6 +175,8 @@ class Plan(ArrayRecord):
                 raise InputError("limits.angles", f"no motor '{name}'{nearest(name, robot.joint_names)}")
             k = robot.joint_names.index(name)
             low[k], high[k] = max(low[k], least), min(high[k], largest)
+            if not low[k] < high[k]:
+                raise InputError("limits.angles", f"no angle of '{name}' is left: {low[k]:g} to {high[k]:g}")
         self.put(corners=ROUND if law.round_cones else law.directions, angles_min=low, angles_max=high)
         self.put(most=own.tau_max * limits.torque if limits.torque != 1.0 else own.tau_max, of_joints=limits.joints)
         self.put(least=limits.normal_force, smaller=limits.pressure_margin, acceleration=limits.acceleration)

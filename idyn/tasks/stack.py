@@ -39,7 +39,7 @@ class TaskLimits(Record, frozen=True):
     pressure_margin: share in [0, 1) by which the area of a flat sole is smaller, about the mean of its contacts, in which the
         centre of pressure stays
     torque: share of the robot's torque limits that may be used; inf: no limit
-    joints: whether position and velocity limits of the robot's joints hold
+    joints: whether position and velocity limits of the robot's joints hold, and `angles`
     angles: of some joints the least and largest angle [rad or m], where these are narrower than the robot's
     braking: deceleration that is reserved for stopping at position limits [rad/s²]
     acceleration, speed: largest of a joint [rad/s², rad/s]; the joints' own speed limits hold besides
@@ -70,9 +70,11 @@ class TaskLimits(Record, frozen=True):
         for name in ("torque", "acceleration", "speed", "braking"):
             if not getattr(self, name) > 0.0:
                 raise InputError(f"limits.{name}", f"expected a number > 0, got {getattr(self, name)!r}")
-        for name, least, largest in self.angles:
-            if not least < largest:
-                raise InputError("limits.angles", f"expected less than the largest angle of '{name}', {largest}, got {least}")
+        for each in self.angles if isinstance(self.angles, tuple) else (self.angles,):
+            match each:
+                case (str(), float() | int() as least, float() | int() as largest) if least < largest:
+                    continue
+            raise InputError("limits.angles", f"expected (joint, least, largest) with least < largest, got {each!r}")
         if not isinstance(self.self_collision, SelfCollision | None):
             raise InputError("limits.self_collision", f"expected a SelfCollision or None, got {self.self_collision!r}")
 

@@ -54,11 +54,18 @@ def test_commands_and_refused_steering() -> None:
         TwoLegsSettings().build(edges, stance, 0.002).check(Steering(velocity=(0.1, 0.0, 0.0)))
 
 
-@pytest.mark.parametrize(("name", "hip"), [("g1", "left_hip_pitch_joint"), ("talos", "leg_left_1_joint"), ("bolt", "FL_HAA")])
-def test_knees_stay_bent(name: str, hip: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "hip", "ankle"),
+    [
+        ("g1", "left_hip_pitch_joint", "left_ankle_pitch_joint"),
+        ("talos", "leg_left_1_joint", "leg_left_5_joint"),
+        ("bolt", "FL_HAA", "FL_ANKLE"),
+    ],
+)
+def test_knees_stay_bent(name: str, hip: str, ankle: str) -> None:
     """At its bound a leg is 0.1 to 1 % shorter than straight, and from there on it only becomes shorter."""
     robot, stance = load_robot(name)
-    foot, angles = feet_of(robot, stance)[0], robot.joint_angles(stance)
+    angles = robot.joint_angles(stance)
     (joint, least, largest), other = bent_knees(robot, stance, feet_of(robot, stance))
     k, bound, way = robot.joint_names.index(joint), *((least, 1.0) if np.isfinite(least) else (largest, -1.0))
     assert other[1:] == pytest.approx((least, largest), abs=1e-3)
@@ -67,13 +74,21 @@ def test_knees_stay_bent(name: str, hip: str) -> None:
     def length(angle: float) -> float:
         angles[k] = angle
         q = robot.with_joint_angles(stance, angles)
-        sole = robot.frames.placement(foot.frame, q)
-        at = sole.translation + sole.rotation @ foot.centre
-        return float(np.linalg.norm(at - robot.frames.placement(hip, q).translation))
+        return float(np.linalg.norm(np.subtract(*(robot.frames.placement(end, q).translation for end in (hip, ankle)))))
 
     straight = max(map(length, np.linspace(bound - 0.5, bound + 0.5, 1001)))
     assert 1e-3 < 1.0 - length(bound) / straight < 1e-2
     assert all(length(x) > length(y) for x, y in pairwise(np.linspace(bound, bound + way, 20)))
+
+
+@pytest.mark.parametrize("bend", [0.3, 0.05, 0.0])
+def test_knees_of_a_stance_that_is_nearly_straight_still_bend(bend: float) -> None:
+    robot, stance = load_robot("g1")
+    k, angles = robot.joint_names.index("left_knee_joint"), robot.joint_angles(stance)
+    angles[k] = bend
+    (_, least, largest), _ = bent_knees(robot, robot.with_joint_angles(stance, angles), feet_of(robot, stance))
+    assert least == pytest.approx(min(0.2, bend / 2.0), abs=1e-3)
+    assert largest == np.inf
 
 
 def test_a_hand_is_no_foot_and_its_force_moves_the_balance() -> None:

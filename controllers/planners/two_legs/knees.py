@@ -20,7 +20,9 @@ def bent_knees(robot: Robot, stance: Array, feet: tuple[Foot, Foot]) -> tuple[tu
     """Return the least and largest angles of the knees [rad], see `idyn.tasks.TaskLimits.angles`.
 
     stance: level configuration (nq)
-    The knee is the joint of a leg that changes the distance from hip to foot most. It is straight where this is largest.
+    The knee is the joint of a leg that changes the distance from hip to foot most; legs where this joint slides have none. It
+    is straight where the distance from hip to ankle, the next joint, is largest, and bends to the side of the stance; if that
+    is nearly straight, to the side where there is more room.
     """
     return tuple(found for foot in feet for found in _knee(robot, stance, foot, feet))
 
@@ -28,28 +30,30 @@ def bent_knees(robot: Robot, stance: Array, feet: tuple[Foot, Foot]) -> tuple[tu
 def _knee(robot: Robot, stance: Array, foot: Foot, feet: tuple[Foot, Foot]) -> Iterator[tuple[str, float, float]]:
     tree, limits, angles = robot.tree, robot.limits, robot.joint_angles(stance)
     first, last = (tree.support[robot.frames.attached(each.frame).joint, tree.a] for each in feet)
-    turns = np.abs(robot.terms(stance, np.zeros(robot.nv)).axes[tree.a, 3:]).max(axis=1) > 0.1
-    own = tree.support[robot.frames.attached(foot.frame).joint, tree.a] & (first != last)
+    own = np.flatnonzero(tree.support[robot.frames.attached(foot.frame).joint, tree.a] & (first != last)).tolist()
     low, high = np.maximum(limits.q_min, angles - np.pi), np.minimum(limits.q_max, angles + np.pi)
+
+    def length(joint: int, angle: float, ankle: int | None) -> float:
+        """Return the distance from hip to ankle, None: to the sole, with one joint at another angle [m]."""
+        moved = angles.copy()
+        moved[joint] = angle
+        q = robot.with_joint_angles(stance, moved)
+        places = robot.terms(q, np.zeros(robot.nv)).placements[tree.dof_joint[tree.a], 9:]
+        sole = robot.frames.placement(foot.frame, q)
+        end = sole.translation + sole.rotation @ foot.centre if ankle is None else places[ankle]
+        return float(np.linalg.norm(end - places[own[0]]))
+
     found: tuple[float, int] = 0.0, -1
-    for k in np.flatnonzero(own & turns).tolist():
-        lengths = [_length(robot, stance, foot, own, k, angle) for angle in np.linspace(low[k], high[k], SAMPLES)]
+    for k in own:
+        lengths = [length(k, angle, None) for angle in np.linspace(low[k], high[k], SAMPLES)]
         found = max(found, (max(lengths) - min(lengths), k))
-    if (k := found[1]) >= 0:
-        shorter = minimize_scalar(
-            lambda x: -_length(robot, stance, foot, own, k, x), bounds=(low[k], high[k]), method="bounded"
-        )
-        straight = float(shorter.x)
-        way = angles[k] - straight
-        bound = straight + float(np.copysign(min(BENT, 0.5 * abs(way)), way))
-        yield robot.joint_names[k], *((bound, np.inf) if way >= 0.0 else (-np.inf, bound))
-
-
-def _length(robot: Robot, stance: Array, foot: Foot, own: Array, joint: int, angle: float) -> float:
-    """Return the distance from the first joint of a leg to its sole with one joint at another angle [m]."""
-    angles = robot.joint_angles(stance)
-    angles[joint] = angle
-    q = robot.with_joint_angles(stance, angles)
-    hip = robot.terms(q, np.zeros(robot.nv)).placements[robot.tree.dof_joint[robot.tree.a[own.argmax()]], 9:]
-    at = robot.frames.placement(foot.frame, q)
-    return float(np.linalg.norm(at.translation + at.rotation @ foot.centre - hip))
+    k = found[1]
+    if k < 0 or np.abs(robot.terms(stance, np.zeros(robot.nv)).axes[tree.a[k], 3:]).max() < 0.1:
+        return
+    ankle = next((joint for joint in own if joint > k), None)
+    straight = float(minimize_scalar(lambda angle: -length(k, angle, ankle), bounds=(low[k], high[k]), method="bounded").x)
+    way = float(angles[k]) - straight
+    side = float(np.sign(way)) if abs(way) > BENT else 1.0 if high[k] - straight >= straight - low[k] else -1.0
+    bend = side * way  # of the stance
+    bound = straight + side * min(BENT, 0.5 * bend if bend > 0.0 else bend)
+    yield robot.joint_names[k], *((bound, np.inf) if side > 0.0 else (-np.inf, bound))

@@ -34,7 +34,9 @@ ABREAST = 0.03  # feet that are nearer to their places beside each other than th
 LEARNING = 0.1  # share of the difference of a step of a foot without width from the planned one that changes the plan
 BEYOND, SOONER = 1e-3, 8  # distance beyond reach from which a foot lands sooner [m]; number of times that are tried
 AHEAD = 1e-9  # distance to the side below which the DCM leaves the soles ahead or behind: then the left foot steps [m]
-SETTLES = 0.02  # a robot that stops stands on both feet until its DCM is as near to the plan as this, at most `FIRST` [m]
+SETTLES, LATEST = 0.01, 1.2
+"""A robot that stops stands on both feet until its DCM is as near to the plan as this [m], at most for this time [s]: the error
+grows by e^{ωT} ≈ 8 until the foot lands."""
 HURRY = 0.1  # double support before a step that catches the robot [s]
 EARLY = 0.6  # share of the swing after which a foot that touches has landed
 
@@ -146,7 +148,7 @@ def advance(steps: Steps, t: float, velocity: Velocity, lands: bool, outside: co
     """Begin the next phase if it is time.
 
     velocity: commanded; lands: whether the foot in the air touches the ground
-    outside: by how much the DCM of a robot that stands is off its soles [m]; only a step to this side can stop it
+    outside: by how much the DCM of a robot on both feet is off its soles [m]; only a step can stop it
     """
     elapsed = t - steps.since
     wanted = velocity.plane != 0j or velocity.turn != 0.0 or not steps.stands
@@ -164,8 +166,10 @@ def advance(steps: Steps, t: float, velocity: Velocity, lands: bool, outside: co
             if steps.narrow:
                 _learn(steps, velocity)
             _land(steps, t, wanted)
-    elif elapsed >= steps.lasts and (not steps.stops or steps.error < SETTLES or elapsed >= FIRST):
-        _lift(steps, t, velocity)
+    elif elapsed >= steps.lasts:
+        waits = steps.stops and not wanted and outside == 0j and steps.error > SETTLES and elapsed < LATEST
+        if not waits:
+            _lift(steps, t, velocity)
     if steps.swinging != NONE:
         move(steps.swing, t - steps.since)
 
@@ -275,7 +279,8 @@ def reference(steps: Steps, t: float, velocity: Velocity, dcm: complex) -> tuple
     spans = Spans(stack_array(PARTS), stack_array(PARTS, np.complex128), stack_array(PARTS, np.complex128))
     count, w, foot = fill_plan(steps, t, velocity, spans), steps.omega, steps.swinging
     if foot == NONE:
-        return spans.starts[0], planned_dcm(spans, 0, count, w)
+        planned = planned_dcm(spans, 0, count, w)
+        return planned if t - steps.since > steps.lasts and not steps.standing else spans.starts[0], planned
     place, T, at, end = _place(steps, velocity), spans.durations[0], spans.starts[0], planned_dcm(spans, 1, count, w)
     aims = at, dcm, end, place.place
     moved, beyond = _landing(steps, T, aims)

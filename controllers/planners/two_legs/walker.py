@@ -130,7 +130,7 @@ def follow(
     if gait.rises and t >= gait.ready:
         gait.above, gait.ready, gait.rises = mass[2] - balance.height, t, False
     outside, corners = 0j, stack_array(8, np.complex128)
-    if steps.standing and near[0] and near[1] and not gait.rises:
+    if (steps.standing or (steps.stops and steps.swinging == NONE)) and near[0] and near[1] and not gait.rises:
         outside = dcm - nearest_inside(dcm, corners[: _support(gait, near, corners)])
     foot = steps.swinging
     advance(steps, t, velocity, foot != NONE and near[foot], outside)
