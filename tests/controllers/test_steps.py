@@ -213,7 +213,7 @@ def test_feet_without_width_learn_where_they_press_and_stop_as_far_apart_as_they
 
 
 @pytest.mark.parametrize("ahead", [1.0, -1.0])
-def test_feet_that_stand_step_where_the_dcm_leaves_them_and_rest_there(ahead: float) -> None:
+def test_feet_that_stand_step_where_the_dcm_leaves_them_as_fast_as_they_can_and_come_abreast(ahead: float) -> None:
     steps, dt, dcm, landed = Steps(StepSettings(), 0.2, 1.0, OMEGA, True, 0.05 + 0.03j), 0.005, ahead * 0.052 + 0.01j, []
     standing_at(steps, 0.1)
     for k in range(600):
@@ -226,9 +226,10 @@ def test_feet_that_stand_step_where_the_dcm_leaves_them_and_rest_there(ahead: fl
         landed += [k * dt] * (swung != NONE and steps.swinging == NONE)
         p, planned = reference(steps, k * dt, STILL, dcm)
         dcm += dt * OMEGA * (dcm - nearest_inside(p + 2.0 * (dcm - planned), soles))
-    assert len(landed) == 1
-    assert landed[0] < 0.8
+    assert len(landed) == 2
+    assert landed[0] == pytest.approx(0.35, abs=0.01)  # 0.1 s on both feet, 0.25 s in the air
     assert steps.standing
+    assert abreast(*map(pose_of, steps.planted), 0.2) < 0.03
     assert abs(dcm - middle(steps.planted)) < 0.01
 
 

@@ -6,14 +6,13 @@ A foot that is to lift then takes the base with it: g1 that was caught on feet 0
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from controllers.planners.two_legs.feet import Foot
 from idyn.model.robot import Robot
 from idyn.types import Array
 
 BENT = 0.2  # least angle of a knee from straight, at most half of the stance's [rad]
-SAMPLES = 21  # of the angles of a joint
+SAMPLES, EXACT = 21, 1e-3  # number of angles of a joint that are tried; error of that where it is straight [rad]
 
 
 def bent_knees(robot: Robot, stance: Array, feet: tuple[Foot, Foot]) -> tuple[tuple[str, float, float], ...]:
@@ -51,7 +50,10 @@ def _knee(robot: Robot, stance: Array, foot: Foot, feet: tuple[Foot, Foot]) -> I
     if k < 0 or np.abs(robot.terms(stance, np.zeros(robot.nv)).axes[tree.a[k], 3:]).max() < 0.1:
         return
     ankle = next((joint for joint in own if joint > k), None)
-    straight = float(minimize_scalar(lambda angle: -length(k, angle, ankle), bounds=(low[k], high[k]), method="bounded").x)
+    straight, near = 0.5 * (low[k] + high[k]), 0.5 * (high[k] - low[k])
+    while near > EXACT:
+        tried = np.clip(np.linspace(straight - near, straight + near, SAMPLES), low[k], high[k])
+        straight, near = max((length(k, angle, ankle), angle) for angle in tried.tolist())[1], 2.0 * near / (SAMPLES - 1)
     way = float(angles[k]) - straight
     side = float(np.sign(way)) if abs(way) > BENT else 1.0 if high[k] - straight >= straight - low[k] else -1.0
     bend = side * way  # of the stance
