@@ -280,7 +280,8 @@ def reference(steps: Steps, t: float, velocity: Velocity, dcm: complex) -> tuple
     count, w, foot = fill_plan(steps, t, velocity, spans), steps.omega, steps.swinging
     if foot == NONE:
         planned = planned_dcm(spans, 0, count, w)
-        return planned if t - steps.since > steps.lasts and not steps.standing else spans.starts[0], planned
+        waits = t - steps.since > steps.lasts and not steps.standing  # p = ξ_ref: ξ_ref is at rest, its error falls by e^{−kt}
+        return planned if waits else spans.starts[0], planned
     place, T, at, end = _place(steps, velocity), spans.durations[0], spans.starts[0], planned_dcm(spans, 1, count, w)
     aims = at, dcm, end, place.place
     moved, beyond = _landing(steps, T, aims)
