@@ -70,8 +70,10 @@ def _exchanges(reader: LogReader, service: Service, now: "_Clock") -> Iterator[R
             raise LogError(f"{reader.path}: tick {ticks}: expected a torque as the recorded reply, got another message")
         now.t_ns = entry.t_recv_ns if recorded is None else recorded.t_send
         now.step_ns = 0 if recorded is None or recorded.solver is None else round(recorded.solver.time_us * 1e3)
-        reply = service.handle(entry.identity, entry.request, entry.t_recv_ns).reply
-        yield Replayed(entry, recorded, _decoded(_ANSWERED, reply))
+        made = service.handle(entry.identity, entry.request, entry.t_recv_ns)
+        # without a decision: a reply that was sent before, or another message than a torque
+        answer = _decoded(_ANSWERED, made.reply) if made.decision is None else made.decision.reply
+        yield Replayed(entry, recorded, answer)
 
 
 class _Solver(msgspec.Struct, gc=False):
@@ -173,7 +175,7 @@ class Differences(msgspec.Struct, frozen=True, kw_only=True):
     tau_max: float  # max |Δτ| [N·m]
     recorded_rate: float  # mean |dτ/dt| of the recorded torques [N·m/s]
     replayed_rate: float  # mean |dτ/dt| of the replayed ones [N·m/s]
-    normal_force: float  # mean |Σ f_N − Σ f_N recorded| [N]
+    normal_force: float  # mean |Σ f_N − Σ f_N recorded| over the ticks with other torques [N]
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +213,7 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
                 f"mean |dτ/dt| recorded  {d.recorded_rate:12.5g} N·m/s",
                 f"mean |dτ/dt| replayed  {d.replayed_rate:12.5g} N·m/s",
                 f"mean |ΔΣ f_N|          {d.normal_force:12.5g} N",
-                "Δ: replayed minus recorded; τ: torques of all joints; Σ f_N: sum of the predicted normal forces",
+                "Δ: replayed minus recorded; τ: torques of all joints; Σ f_N: sum of the predicted normal forces, in ticks with other τ",
             ]
         return "\n".join(lines)
 
@@ -262,7 +264,7 @@ class _Tally:
         self.ticks = self.identical = 0
         self.first_difference: int | None = None
         self._compared: list[tuple[int, int, Vector, bytes]] = []  # session, t_robot, recorded τ, replayed τ
-        self._force_sum = 0.0
+        self._force_changes: list[float] = []  # of the ticks with other torques [N]
 
     def note(self, exchange: Replayed) -> None:
         recorded, answer = exchange.recorded, exchange.answer
@@ -275,7 +277,8 @@ class _Tally:
             self.first_difference = recorded.seq
         if answer is not None:
             self._compared.append((recorded.session, recorded.t_robot, recorded.tau, answer.tau))
-            self._force_sum += abs(answer.normal_force - recorded.normal_force)
+            if not same:
+                self._force_changes.append(abs(answer.normal_force - recorded.normal_force))
 
     @property
     def robot_s(self) -> float:
@@ -295,7 +298,7 @@ class _Tally:
             tau_max=float(change.max()),
             recorded_rate=float(recorded),
             replayed_rate=float(replayed),
-            normal_force=self._force_sum / len(tau),
+            normal_force=sum(self._force_changes) / max(1, len(self._force_changes)),
         )
 
     def _periods(self) -> tuple[Array, Array]:
