@@ -213,7 +213,7 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
                 f"mean |dτ/dt| recorded  {d.recorded_rate:12.5g} N·m/s",
                 f"mean |dτ/dt| replayed  {d.replayed_rate:12.5g} N·m/s",
                 f"mean |ΔΣ f_N|          {d.normal_force:12.5g} N",
-                "Δ: replayed minus recorded; τ: torques of all joints; Σ f_N: sum of the predicted normal forces, in ticks with other τ",
+                "Δ: replayed minus recorded; τ: torques of all joints; Σ f_N: predicted normal forces, in ticks with other τ",
             ]
         return "\n".join(lines)
 
