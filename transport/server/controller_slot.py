@@ -1,5 +1,7 @@
 """A controller in service, and the reply that its command becomes."""
 
+from typing import Any
+
 import numpy as np
 
 from controllers.command import Command, Mode
@@ -26,7 +28,7 @@ class Decision(Record, frozen=True):
     contacts: ContactSet
     command: Command
     tau: Array  # torque after the gate, in the robot's order [N·m] (na)
-    reply: wire.TorqueMessage  # as sent
+    reply: Any  # as sent: `wire.TorqueMessage`, of a replay one with fewer fields
     step_ns: int  # duration of the controller's step [ns]
 
 
