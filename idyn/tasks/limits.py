@@ -17,7 +17,7 @@ from idyn.solvers.linalg import axpy, copy, dot, fill, long_dot
 from idyn.solvers.rows import reflect, unreflect
 from idyn.tasks.held import OPEN, STICK, Closing, Held, fill_factors, fill_forces, solve_base
 from idyn.tasks.levels import Levels
-from idyn.tasks.plan import Plan
+from idyn.tasks.plan import OVER, Plan, approach
 from idyn.tasks.stack import TaskLimits
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, Kinematics
@@ -274,16 +274,16 @@ def _fill_torque(d: Dynamics, closed: Closing, motion: Array, answer: Answer) ->
 
 
 def distance_bounds(robot: Robot, state: Kinematics, dt: float, limits: TaskLimits) -> LinkDistances:
-    """Return bounds that keep the distances of `limits.self_collision`, as those of joint positions: the speed s of approach
-    after dt may be at most the root of s²/2c = distance − least distance − s dt, c the deceleration. Links that are too near
-    move apart in the same manner. Bounds that links cannot meet at once are approached with the deceleration c."""
+    """Return bounds that keep the distances of `limits.self_collision`, as those of joint positions, see
+    `idyn.tasks.plan.approach`. Links that are too near move apart in the same manner. Bounds that links cannot meet within τ
+    are approached with the deceleration c."""
     kept = limits.self_collision
     if kept is None:
         return _no_distances(robot.nv)
     links, distances, rows = kept.near(robot, state)
-    room, c = distances - kept.distance, kept.braking
-    fastest = np.copysign(np.sqrt((c * dt) ** 2 + 2.0 * c * np.abs(room)) - c * dt, room)
-    return LinkDistances(rows, np.minimum((-fastest - rows @ state.v) / dt, c), links)
+    room, tau = distances - kept.distance, max(OVER, dt)
+    fastest = np.copysign(approach(np.abs(room), kept.braking, tau), room)
+    return LinkDistances(rows, np.minimum((-fastest - rows @ state.v) / tau, kept.braking), links)
 
 
 @lru_cache(maxsize=16)

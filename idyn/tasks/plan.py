@@ -317,21 +317,33 @@ def _fill_motion_task(d: Dynamics, plan: Plan, k: int, motion: tuple[Array, ...]
     return sound
 
 
+OVER = 0.01
+"""Time over which speeds are brought below those that bounds permit, or the period if it is longer [s]: bounds follow speeds
+that are measured with noise ε by ε/OVER only."""
+
+
+@compiled
+def approach(room: Any, braking: float, over: float) -> Any:
+    """Return the largest speed towards a bound, at a distance `room` ≥ 0 from it: the root s of s²/2c = room − 4 τ s, c the
+    deceleration, τ the time `over`. A speed that follows it within τ comes to the bound critically damped, near it."""
+    back = 4.0 * braking * over
+    return np.sqrt(back * back + 2.0 * braking * room) - back
+
+
 @compiled
 def _fill_bounds(d: Dynamics, plan: Plan, q: Array) -> None:
     """Fill the bounds of the joint accelerations [rad/s²]: velocity limits, and position limits that leave the way to stop with
     the deceleration `braking`. They never contradict each other. q: angles of the joints
 
-    The joint velocity v′ after dt may be at most the root of v′²/2c = q_max − q − v′ dt, c the deceleration, and 0 at or
-    beyond the limit; bounds that a joint cannot meet at once are approached with the deceleration c.
+    The speed is brought below the least of `approach` and the velocity limit, and to 0 beyond a position limit, within τ;
+    bounds that a joint cannot meet so are approached with the deceleration c.
     """
-    dt, c, most = d.given.dt, plan.braking, plan.acceleration
-    at_once = c * dt * c * dt
+    tau, c, most = max(OVER, d.given.dt), plan.braking, plan.acceleration
     for k in range(len(q)):
         plan.slowest[k], plan.fastest[k] = -most, most
         if plan.of_joints:
             v, v_max = d.given.v[d.given.model.a[k]], plan.speed_max[k]
-            fastest = min(v_max, np.sqrt(at_once + 2.0 * c * max(plan.angles_max[k] - q[k], 0.0)) - c * dt)
-            slowest = -min(v_max, np.sqrt(at_once + 2.0 * c * max(q[k] - plan.angles_min[k], 0.0)) - c * dt)
-            plan.fastest[k] = min(max((fastest - v) / dt, -c, -most), most)
-            plan.slowest[k] = min(max(min((slowest - v) / dt, c), -most), most)
+            fastest = min(v_max, approach(max(plan.angles_max[k] - q[k], 0.0), c, tau))
+            slowest = -min(v_max, approach(max(q[k] - plan.angles_min[k], 0.0), c, tau))
+            plan.fastest[k] = min(max((fastest - v) / tau, -c, -most), most)
+            plan.slowest[k] = min(max(min((slowest - v) / tau, c), -most), most)

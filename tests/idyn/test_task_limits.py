@@ -79,6 +79,26 @@ def test_a_joint_stops_at_its_limit(narrower):
     assert answer[robot.joint_names[k]].obstacles == (f"motion limit of {robot.joint_names[k]}",)
 
 
+@pytest.mark.parametrize("room", [0.0, 1e-3, 0.05])
+def test_a_speed_with_noise_shakes_no_joint_at_its_limit(room):
+    """A joint is held at the limit of its angle; an error of its measured speed changes its acceleration by less than an eighth
+    of what would correct the error within a period."""
+    robot, stance = load_robot("arm")
+    q, k, noise = stance.copy(), 0, 0.05
+    contacts = contacts_from_geometry(robot, q, Flat(), margin=0.0).take(np.zeros(0, np.int64))
+    limits = TaskLimits(angles=((robot.joint_names[k], -np.inf, float(robot.joint_angles(q)[k]) + room),))
+    task = PostureTask(joints=[robot.joint_names[k]], acceleration=[90.0], stiffness=0.0, damping=0.0)
+    asked = []
+    for error in (-noise, noise):
+        v = np.zeros(robot.nv)
+        v[robot.tree.a[k]] = error
+        answer = predict_tasks(robot, State(q=q, v=v), contacts, TaskStack(tasks=[task], limits=limits), law="coulomb", dt=DT)
+        asked.append(answer.q_ddot[k])
+    assert asked[1] <= asked[0]
+    assert asked[0] - asked[1] < 2.0 * noise / (8.0 * DT)
+    assert room > 0.0 or asked[0] > 0.0 > asked[1]
+
+
 def test_ranges_of_angles_that_make_no_sense_are_refused():
     robot, state, contacts, _ = near_stance("go2")
     with pytest.raises(InputError, match=r"angles.* no motor 'FL_kalf_joint' \(nearest: FL_calf_joint"):
