@@ -103,6 +103,13 @@ def levels_of(
 
 
 @compiled
+def coupled(levels: Levels, j: int) -> bool:
+    """Return whether row j of Λ has entries beside its diagonal, which is 1 otherwise: whether it is one of the tasks."""
+    (kept, rank, last), free = levels.counts, len(levels.middle) - levels.counts[0]
+    return bool(j < rank - kept or free <= j < free + last)
+
+
+@compiled
 def _damp(L: Array, beta: Array, scales: Array, level_of: Array, singular: float) -> int:
     """Damp the rows of motions that hardly change their own coordinate [Nakamura and Hanafusa 1986]. Return how many these are.
     scales: of the levels; level_of: level of each row; singular: see `TaskLimits.singular`

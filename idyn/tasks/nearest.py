@@ -13,7 +13,7 @@ from idyn.solvers.linalg import dot, fill, long_dot, magnitude
 from idyn.solvers.pool import Pool, empty, vector, zeros
 from idyn.solvers.staircase import SOFT, Active, admit, join, no_rows, restore
 from idyn.tasks.held import Closing, Held, closing, hold
-from idyn.tasks.levels import Levels, Tasks, levels_of, metric_of
+from idyn.tasks.levels import Levels, Tasks, coupled, levels_of, metric_of
 from idyn.tasks.limits import (
     Answer,
     Limits,
@@ -110,13 +110,14 @@ def _fill_errors_row(levels: Levels, g: Array, length: float, s: Active) -> None
     for j in range(len(g)):
         g[j] /= length
     for j in range(len(g) - 1, -1, -1):
-        g[j] /= L[j, j]
-        terms[j] /= abs(L[j, j])
-        row, factor = L[j], g[j]
-        for k in range(j):
-            term = factor * row[k]
-            g[k] -= term
-            terms[k] += abs(term)
+        if coupled(levels, j):
+            g[j] /= L[j, j]
+            terms[j] /= abs(L[j, j])
+            row, factor = L[j], g[j]
+            for k in range(j):
+                term = factor * row[k]
+                g[k] -= term
+                terms[k] += abs(term)
         level, place = 0, levels.place[j]
         while s.ends[level] <= place:
             level += 1
@@ -131,7 +132,8 @@ def _fill_answer(d: Dynamics, tick: Tick, e: Array, stretch: Array, answer: Answ
     levels, c = tick.levels, stack_array(len(e))
     for j in range(len(c)):
         c[j] = e[levels.place[j]] * stretch[levels.place[j]] + levels.beta[j]
-        c[j] = (c[j] - long_dot(levels.L[j, :j], c[:j])) / levels.L[j, j]
+        if coupled(levels, j):
+            c[j] = (c[j] - long_dot(levels.L[j, :j], c[:j])) / levels.L[j, j]
     fill_answer(d, tick.held, levels, tick.closed, c, answer)
     fill_slacks(d, tick.limits, answer, slacks)
 
