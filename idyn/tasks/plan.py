@@ -317,7 +317,7 @@ def _fill_motion_task(d: Dynamics, plan: Plan, k: int, motion: tuple[Array, ...]
     return sound
 
 
-OVER = 0.006
+OVER = 0.008
 """Time over which speeds are brought below those that bounds permit, or the period if it is longer [s]: bounds follow speeds
 that are measured with noise ε by ε/OVER only."""
 
