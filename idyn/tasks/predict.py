@@ -95,9 +95,11 @@ def predict_tasks(
 def _candidates(problem: TaskProblem) -> list[Pass]:
     """Return the passes to choose from: one, if no limit binds and the prediction has the intended contact modes; else one for
     each combination of modes that was tried."""
-    intended, solution, candidates, seen = problem.first.kinds, problem.first, list[Pass](), list[bytes]()
+    intended, solution = problem.first.kinds, problem.first
     if solution.answer is not None:
         return [_passed(problem, solution)]
+    candidates: list[Pass] = []
+    seen: list[bytes] = []
     if not problem.request.law.holds_still:  # its forces may be others: `first` is without limits of forces
         found = _passed(problem, solution)
         answer, modes = found.answer, (solution.kinds, solution.directions)

@@ -121,8 +121,9 @@ class TaskProblem:
     def _solution(self, values: SolvedValues, results: tuple[tuple[Array, Array], tuple[Array, Array], Out]) -> Solution:
         modes, found, out = results
         _, k, choice, exact, violated, certified = values
-        plan, relaxed = self.plan, tuple[str, ...]()
+        plan = self.plan
         active, multipliers = plan.none
+        relaxed: tuple[str, ...] = ()
         if k:
             own = plan.own
             active, multipliers = own["active"][:k].copy(), own["multipliers"][:, :k].copy()
