@@ -20,7 +20,7 @@ from controllers.monitor.switches import Switches
 from controllers.planners.targets import LAST_LEVEL
 from controllers.planners.two_legs.beside import beside, legs_of
 from controllers.robot.damping import carried_late, drive_gains
-from controllers.robot.kinematics import closing, feet_of
+from controllers.robot.kinematics import closing
 from controllers.settings import ControllerSettings
 from idyn.contact.contacts import contacts_from_geometry, touching_ones
 from idyn.errors import ConfigError, InputError
@@ -130,7 +130,6 @@ class Controller:
         self._find = partial(contacts_from_geometry, robot, terrain=self.terrain, margin=np.inf, mu=mu)
         self._placed = Placed(robot, self._find, stance, np.zeros(robot.nv))
         self._legs = legs_of(robot, stance)  # other joints may have tasks beside those of a gait
-        self._feet = feet_of(robot, stance)  # a hand in the air does not keep the robot from rest
         self._told: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # the last places that touch, as told and with whole soles
         self._adjusts = bool(robot.closures.keys) or settings.speed_memory > 0.0
         self._drive = drive_gains(settings.drive, robot, stance, self._grip.joints)
@@ -315,7 +314,7 @@ class Controller:
         # with commanded tasks the joints do not follow their reference: alarms compare them with themselves
         self._lies = reference.drags
         self._wanted = reference.q if inputs.tasks is None or not self.realises_tasks else angles.copy()
-        stands = reference.schedule is not None and b"\0" not in reference.schedule.stance.take(self._feet).tobytes()
+        stands = reference.schedule is not None and b"\0" not in reference.schedule.stance.tobytes()
         self._at_rest = self._at_rest + inputs.dt if stands else 0.0
         return reference
 

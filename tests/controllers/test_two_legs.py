@@ -11,7 +11,6 @@ from scipy.spatial.transform import Rotation
 
 from controllers.command import GaitChange, Inputs, Mode, Steering
 from controllers.config.loading import parse
-from controllers.controller import Controller
 from controllers.planners.two_legs.feet import (
     Feet,
     Pose,
@@ -129,21 +128,6 @@ def test_a_hand_is_no_foot_and_its_force_moves_the_balance() -> None:
         assert closed
         np.testing.assert_allclose(found - free, -omega * settings.balance.gain * np.array(moment) / robot.weight, atol=1e-6)
     np.testing.assert_array_equal(asked(None, 0.0)[0], free)
-
-
-@pytest.mark.parametrize("hands", [(), (ContactPoint(frame="right_rubber_hand"),)])
-def test_a_robot_rests_on_its_feet_whether_it_has_a_hand_in_the_air_or_not(hands: tuple[ContactPoint, ...]) -> None:
-    """A switch that opens after a tap counts as closed for some time while the robot rests."""
-    given = load_controller("g1-walk", {"contact": {"whole_soles": False}, "reference": {"commands": []}})
-    robot = given.robot.variant(contact=(*hands, *given.robot.description.contact))
-    controller, state = Controller(given.settings, robot, given.stance), State(q=given.stance, v=np.zeros(robot.nv))
-    corner, *soles = robot.spheres.keys[len(hands) :]
-    inputs = Inputs(dt=0.002)
-    for ticks, rests in ((20, False), (200, True)):
-        for _ in range(ticks):
-            controller.step(state, controller.believed(state, tuple(soles), inputs, {})[0], inputs)
-        assert corner in controller.believed(state, (corner, *soles), inputs, {})[0].keys
-        assert (corner in controller.believed(state, tuple(soles), inputs, {})[0].keys) == rests
 
 
 def test_tasks_that_have_ended_leave_those_of_the_gait() -> None:
