@@ -275,15 +275,14 @@ def _fill_torque(d: Dynamics, closed: Closing, motion: Array, answer: Answer) ->
 
 def distance_bounds(robot: Robot, state: Kinematics, dt: float, limits: TaskLimits) -> LinkDistances:
     """Return bounds that keep the distances of `limits.self_collision`, as those of joint positions, see
-    `idyn.tasks.plan.approach`. Links that are too near move apart in the same manner. Bounds that links cannot meet within τ
-    are approached with the deceleration c."""
+    `idyn.tasks.plan.approach`. Links that are too near move apart in the same manner, with the deceleration c at most."""
     kept = limits.self_collision
     if kept is None:
         return _no_distances(robot.nv)
     links, distances, rows = kept.near(robot, state)
-    room, tau = distances - kept.distance, max(OVER, dt)
-    fastest = np.copysign(approach(np.abs(room), kept.braking, tau), room)
-    return LinkDistances(rows, np.minimum((-fastest - rows @ state.v) / tau, kept.braking), links)
+    room = distances - kept.distance
+    fastest = np.copysign(approach(np.abs(room), kept.braking, dt), room)
+    return LinkDistances(rows, np.minimum((-fastest - rows @ state.v) / max(OVER, dt), kept.braking), links)
 
 
 @lru_cache(maxsize=16)

@@ -317,16 +317,16 @@ def _fill_motion_task(d: Dynamics, plan: Plan, k: int, motion: tuple[Array, ...]
     return sound
 
 
-OVER = 0.008
-"""Time over which speeds are brought below those that bounds permit, or the period if it is longer [s]: bounds follow speeds
-that are measured with noise ε by ε/OVER only."""
+OVER, EXCESS = 0.008, 1.0
+"""Time constant with which speeds follow what bounds permit, at least the period [s]: noise ε of measured speeds changes bounds
+by ε/OVER only. What a speed exceeds its bound by more than `EXCESS` is braked at once [rad/s, m/s]."""
 
 
 @compiled
-def approach(room: Any, braking: float, over: float) -> Any:
-    """Return the largest speed towards a bound, at a distance `room` ≥ 0 from it: the root s of s²/2c = room − 4 τ s, c the
-    deceleration, τ the time `over`. A speed that follows it within τ comes to the bound critically damped, near it."""
-    back = 4.0 * braking * over
+def approach(room: Any, braking: float, dt: float) -> Any:
+    """Return the largest speed towards a bound, at a distance `room` ≥ 0 from it: the root s of s²/2c = room − s T, c the
+    deceleration, T = 4 `OVER`, at least the period dt [s]. A speed that follows it comes to the bound critically damped."""
+    back = braking * max(4.0 * OVER, dt)
     return np.sqrt(back * back + 2.0 * braking * room) - back
 
 
@@ -335,15 +335,20 @@ def _fill_bounds(d: Dynamics, plan: Plan, q: Array) -> None:
     """Fill the bounds of the joint accelerations [rad/s²]: velocity limits, and position limits that leave the way to stop with
     the deceleration `braking`. They never contradict each other. q: angles of the joints
 
-    The speed is brought below the least of `approach` and the velocity limit, and to 0 beyond a position limit, within τ;
-    bounds that a joint cannot meet so are approached with the deceleration c.
+    The speed follows the least of `approach` and the velocity limit, and 0 beyond a position limit, with the deceleration c at
+    most. Speeds that `approach` does not permit may take a joint `EXCESS` · `OVER` beyond its limit.
     """
-    tau, c, most = max(OVER, d.given.dt), plan.braking, plan.acceleration
+    dt, c, most = d.given.dt, plan.braking, plan.acceleration
+    tau = max(OVER, dt)
     for k in range(len(q)):
         plan.slowest[k], plan.fastest[k] = -most, most
         if plan.of_joints:
             v, v_max = d.given.v[d.given.model.a[k]], plan.speed_max[k]
-            fastest = min(v_max, approach(max(plan.angles_max[k] - q[k], 0.0), c, tau))
-            slowest = -min(v_max, approach(max(q[k] - plan.angles_min[k], 0.0), c, tau))
-            plan.fastest[k] = min(max((fastest - v) / tau, -c, -most), most)
-            plan.slowest[k] = min(max(min((slowest - v) / tau, c), -most), most)
+            below = min(v_max, approach(max(plan.angles_max[k] - q[k], 0.0), c, dt)) - v
+            above = min(v_max, approach(max(q[k] - plan.angles_min[k], 0.0), c, dt)) + v
+            plan.fastest[k] = min(max(min(below / tau, (below + EXCESS) / dt), -c, -most), most)
+            plan.slowest[k] = min(max(min(-min(above / tau, (above + EXCESS) / dt), c), -most), most)
+            if v > 0.0:  # in a narrow range braking comes first
+                plan.slowest[k] = min(plan.slowest[k], plan.fastest[k])
+            else:
+                plan.fastest[k] = max(plan.fastest[k], plan.slowest[k])

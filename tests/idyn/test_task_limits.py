@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fast import every, full
+from fast import every
 from scenes import feet, near_stance
 from stacks import DT, base_task, solve
 
@@ -57,46 +57,60 @@ def test_the_margin_of_the_centre_of_pressure_leaves_feet_of_one_contact_alone()
     np.testing.assert_allclose(one.normal_force, other.normal_force, atol=1e-6)
 
 
-@full
-@pytest.mark.parametrize("narrower", [0.0, 0.4])
-def test_a_joint_stops_at_its_limit(narrower):
-    """A joint is driven against its limit in steps of the predicted motion: it never passes, and its speed falls to zero."""
-    robot, stance = load_robot("arm")
-    q, v, k = stance.copy(), np.zeros(robot.nv), 0
+def driven(robot, q, v, limits, dt=DT):
+    """The answer where the first joint of an arm is driven upwards, in the air."""
     contacts = contacts_from_geometry(robot, q, Flat(), margin=0.0).take(np.zeros(0, np.int64))
-    limit = robot.limits.q_max[k] - narrower
+    task = PostureTask(joints=[robot.joint_names[0]], acceleration=[5000.0], stiffness=0.0, damping=0.0)
+    return predict_tasks(robot, State(q=q, v=v), contacts, TaskStack(tasks=[task], limits=limits), law="coulomb", dt=dt)
+
+
+@pytest.mark.parametrize("dt", [1e-3, 0.02])
+@pytest.mark.parametrize(("narrower", "share", "beyond"), [(0.0, 0.0, 0.0), (0.4, 0.0, 0.0), (0.4, 1.0, 3e-3)])
+def test_a_joint_stops_at_its_limit(narrower, share, beyond, dt):
+    """A joint is driven against its limit in steps of the predicted motion: it never passes, and its speed falls to zero. At a
+    share of the speed that the deceleration `braking` stops at the limit it passes by less than 3 mrad."""
+    robot, stance = load_robot("arm")
+    q, v, braking = stance.copy(), np.zeros(robot.nv), 100.0
+    limit = robot.limits.q_max[0] - narrower
     assert np.isfinite(limit)
-    limits = TaskLimits(angles=((robot.joint_names[k], -np.inf, limit),)) if narrower else TaskLimits()
-    for _ in range(3000):
-        task = PostureTask(joints=[robot.joint_names[k]], acceleration=[50.0], stiffness=0.0, damping=0.0)
-        answer = predict_tasks(robot, State(q=q, v=v), contacts, TaskStack(tasks=[task], limits=limits), law="coulomb", dt=DT)
+    room = limit - robot.joint_angles(q)[0]
+    angles = ((robot.joint_names[0], -np.inf, limit),) if narrower else ()
+    v[robot.tree.a[0]] = share * min(np.sqrt(2.0 * braking * room), robot.limits.v_max[0])
+    for _ in range(round(1.5 / dt)):
+        answer = driven(robot, q, v, TaskLimits(angles=angles, braking=braking, torque=np.inf), dt)
         v = answer.prediction.v_plus
-        q = robot.integrate(q, DT * v)
-        assert robot.joint_angles(q)[k] <= limit + 1e-9
-        assert v[robot.tree.a[k]] <= robot.limits.v_max[k] + 1e-9
-    assert limit - robot.joint_angles(q)[k] < 1e-3
-    assert abs(v[robot.tree.a[k]]) < 0.05
-    assert answer[robot.joint_names[k]].obstacles == (f"motion limit of {robot.joint_names[k]}",)
+        q = robot.integrate(q, dt * v)
+        assert robot.joint_angles(q)[0] <= limit + beyond + 1e-9
+        assert v[robot.tree.a[0]] <= robot.limits.v_max[0] + 1e-9
+    assert abs(limit - robot.joint_angles(q)[0]) < max(1e-3, beyond)
+    assert abs(v[robot.tree.a[0]]) < 0.05
+    assert answer[robot.joint_names[0]].obstacles == (f"motion limit of {robot.joint_names[0]}",)
 
 
 @pytest.mark.parametrize("room", [0.0, 1e-3, 0.05])
-def test_a_speed_with_noise_shakes_no_joint_at_its_limit(room):
-    """A joint is held at the limit of its angle; an error of its measured speed changes its acceleration by less than a fifth
-    of what would correct the error within a period."""
-    robot, stance = load_robot("arm")
-    q, k, noise = stance.copy(), 0, 0.05
-    contacts = contacts_from_geometry(robot, q, Flat(), margin=0.0).take(np.zeros(0, np.int64))
-    limits = TaskLimits(angles=((robot.joint_names[k], -np.inf, float(robot.joint_angles(q)[k]) + room),))
-    task = PostureTask(joints=[robot.joint_names[k]], acceleration=[90.0], stiffness=0.0, damping=0.0)
-    asked = []
+def test_a_speed_with_noise_shakes_no_joint_near_its_limit(room):
+    """An error of the measured speed changes the acceleration by less than a fifth of what would correct it within a period."""
+    robot, q = load_robot("arm")
+    noise, asked = 0.05, []
+    limits = TaskLimits(angles=((robot.joint_names[0], -np.inf, float(robot.joint_angles(q)[0]) + room),), torque=np.inf)
     for error in (-noise, noise):
         v = np.zeros(robot.nv)
-        v[robot.tree.a[k]] = error
-        answer = predict_tasks(robot, State(q=q, v=v), contacts, TaskStack(tasks=[task], limits=limits), law="coulomb", dt=DT)
-        asked.append(answer.q_ddot[k])
-    assert asked[1] <= asked[0]
-    assert asked[0] - asked[1] < 2.0 * noise / (5.0 * DT)
+        v[robot.tree.a[0]] = error
+        asked.append(driven(robot, q, v, limits).q_ddot[0])
+    assert 0.0 < asked[0] - asked[1] < 2.0 * noise / (5.0 * DT)
     assert room > 0.0 or asked[0] > 0.0 > asked[1]
+
+
+@pytest.mark.parametrize("width", [1e-12, 1e-3, 0.1])
+@pytest.mark.parametrize("speed", [-3.0, -0.5, -0.1, 0.0, 0.1, 0.5, 3.0])
+def test_bounds_of_a_narrow_range_never_contradict_each_other(width, speed):
+    """Wherever the joint is, within the range or beyond it, and however fast."""
+    robot, q = load_robot("arm")
+    v, angle = np.zeros(robot.nv), float(robot.joint_angles(q)[0])
+    v[robot.tree.a[0]] = speed
+    for low in angle + width * np.array([-2.0, -1.0, -0.5, 0.0, 1.0]):
+        answer = driven(robot, q, v, TaskLimits(angles=((robot.joint_names[0], low, low + width),), torque=np.inf))
+        assert answer.relaxed == ()
 
 
 def test_ranges_of_angles_that_make_no_sense_are_refused():

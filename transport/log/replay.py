@@ -175,7 +175,7 @@ class Differences(msgspec.Struct, frozen=True, kw_only=True):
     tau_max: float  # max |Δτ| [N·m]
     recorded_rate: float  # mean |dτ/dt| of the recorded torques [N·m/s]
     replayed_rate: float  # mean |dτ/dt| of the replayed ones [N·m/s]
-    normal_force: float  # mean |Σ f_N − Σ f_N recorded| over the ticks with other torques [N]
+    normal_force: float  # mean |Σ f_N − Σ f_N recorded| [N]
 
 
 class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -213,7 +213,7 @@ class ReplayReport(msgspec.Struct, frozen=True, kw_only=True):
                 f"mean |dτ/dt| recorded  {d.recorded_rate:12.5g} N·m/s",
                 f"mean |dτ/dt| replayed  {d.replayed_rate:12.5g} N·m/s",
                 f"mean |ΔΣ f_N|          {d.normal_force:12.5g} N",
-                "Δ: replayed minus recorded; τ: torques of all joints; Σ f_N: predicted normal forces, in ticks with other τ",
+                "Δ: replayed minus recorded; τ: torques of all joints; Σ f_N: sum of the predicted normal forces",
             ]
         return "\n".join(lines)
 
@@ -234,7 +234,7 @@ def replay(
     Raises LogError when the log cannot be read, or its settings are missing, malformed or without an equivalent today.
     """
     with LogReader(path) as reader, steady():
-        tally, reported = _Tally(), 0
+        tally, reported = _Tally(changed=law is not None or selection is not None), 0
         exchanges = replayed(reader, law=law, selection=selection, build=build)
         begin = time.perf_counter()
         for exchange in exchanges:
@@ -260,11 +260,13 @@ def replay(
 class _Tally:
     """Collects the exchanges of a log. All sums are taken at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, changed: bool) -> None:
+        """changed: whether the replay has another law or selection"""
+        self._changed = changed
         self.ticks = self.identical = 0
         self.first_difference: int | None = None
         self._compared: list[tuple[int, int, Vector, bytes]] = []  # session, t_robot, recorded τ, replayed τ
-        self._force_changes: list[float] = []  # of the ticks with other torques [N]
+        self._force_sum = 0.0
 
     def note(self, exchange: Replayed) -> None:
         recorded, answer = exchange.recorded, exchange.answer
@@ -277,8 +279,8 @@ class _Tally:
             self.first_difference = recorded.seq
         if answer is not None:
             self._compared.append((recorded.session, recorded.t_robot, recorded.tau, answer.tau))
-            if not same:
-                self._force_changes.append(abs(answer.normal_force - recorded.normal_force))
+            if self._changed or not same:  # with the same settings the same torques have the same forces
+                self._force_sum += abs(answer.normal_force - recorded.normal_force)
 
     @property
     def robot_s(self) -> float:
@@ -298,7 +300,7 @@ class _Tally:
             tau_max=float(change.max()),
             recorded_rate=float(recorded),
             replayed_rate=float(replayed),
-            normal_force=sum(self._force_changes) / max(1, len(self._force_changes)),
+            normal_force=self._force_sum / len(tau),
         )
 
     def _periods(self) -> tuple[Array, Array]:
