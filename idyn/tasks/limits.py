@@ -281,7 +281,7 @@ def distance_bounds(robot: Robot, state: Kinematics, dt: float, limits: TaskLimi
         return _no_distances(robot.nv)
     links, distances, rows = kept.near(robot, state)
     room = distances - kept.distance
-    fastest = np.copysign(approach(np.abs(room), kept.braking, dt), room)
+    fastest = np.copysign(approach(np.abs(room), kept.braking, OVER, dt), room)
     return LinkDistances(rows, np.minimum((-fastest - rows @ state.v) / max(OVER, dt), kept.braking), links)
 
 

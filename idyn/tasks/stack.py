@@ -40,9 +40,10 @@ class TaskLimits(Record, frozen=True):
         centre of pressure stays
     torque: share of the robot's torque limits that may be used; inf: no limit
     joints: whether position and velocity limits of the robot's joints hold, and `angles`
-    angles: of some joints the least and largest angle [rad or m], where these are narrower than the robot's
-    braking: deceleration that is reserved for stopping at position limits [rad/s²]. The speed towards a near one is at most
-        31 s⁻¹ times the way that is left, see `idyn.tasks.plan.approach`
+    angles: of some joints the least and largest angle [rad or m], where these are narrower than the robot's. Bounds of these
+        joints act over 8 ms, so that noise of speeds does not shake them: the speed towards a near limit is at most 31 s⁻¹
+        times the way that is left
+    braking: deceleration that is reserved for stopping at position limits [rad/s²]
     acceleration, speed: largest of a joint [rad/s², rad/s]; the joints' own speed limits hold besides
     singular: share of the usual length of a task's row, in the metric of the posture, below which what contacts and tasks
         above it leave of the row is damped: it asks the joints for at most 1.15 / `singular` times the usual accelerations, and

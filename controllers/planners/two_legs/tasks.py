@@ -1,7 +1,7 @@
 """Tasks of the gait of two legs. They are made once; each tick writes their targets and chooses among them."""
 
 from itertools import product
-from math import sqrt
+from math import inf, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,8 +154,9 @@ class GaitTasks:
     """The tasks of a gait. omega: of the pendulum [1/s]; knees: their angles, see `controllers.planners.two_legs.knees`"""
 
     def __init__(self, robot: Robot, feet: tuple[Foot, Foot], targets: Targets, omega: float, knees: Angles) -> None:
-        limits = TaskLimits(acceleration=SWIFT * omega * omega)
-        self._limits = replace(limits, angles=knees), limits  # while the robot rises, its knees may be straight
+        whole = tuple((name, -inf, inf) for name in robot.joint_names)  # noise shakes no joint at its limit
+        limits = TaskLimits(acceleration=SWIFT * omega * omega, angles=whole)
+        self._limits = replace(limits, angles=whole + knees), limits  # while the robot rises, its knees may be straight
         self._robot, self._feet, self._targets, self._stacks = robot, feet, targets, dict[Choice, TaskStack]()
         # on soles the trunk is kept upright first: else it, or the arms, are thrown to move the centre of mass
         first, second = (0, 1) if targets.flat else (1, 0)
