@@ -40,7 +40,7 @@ class TaskLimits(Record, frozen=True):
         centre of pressure stays
     torque: share of the robot's torque limits that may be used; inf: no limit
     joints: whether position and velocity limits of the robot's joints hold, and `angles`
-    angles: of some joints the least and largest angle [rad or m], where these are narrower than the robot's. Bounds of these
+    angles: of some joints the least and largest angle [rad or m], which hold besides the robot's; ±inf: none. Bounds of these
         joints act over 8 ms, so that noise of speeds does not shake them: the speed towards a near limit is at most 31 s⁻¹
         times the way that is left
     braking: deceleration that is reserved for stopping at position limits [rad/s²]
