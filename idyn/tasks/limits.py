@@ -17,7 +17,7 @@ from idyn.solvers.linalg import axpy, copy, dot, fill, long_dot
 from idyn.solvers.rows import reflect, unreflect
 from idyn.tasks.held import OPEN, STICK, Closing, Held, fill_factors, fill_forces, solve_base
 from idyn.tasks.levels import Levels
-from idyn.tasks.plan import OVER, Plan, approach
+from idyn.tasks.plan import TIME_CONSTANT, Plan, approach
 from idyn.tasks.stack import TaskLimits
 from idyn.terms.stages import Dynamics
 from idyn.types import Array, Kinematics
@@ -281,8 +281,8 @@ def distance_bounds(robot: Robot, state: Kinematics, dt: float, limits: TaskLimi
         return _no_distances(robot.nv)
     links, distances, rows = kept.near(robot, state)
     room = distances - kept.distance
-    fastest = np.copysign(approach(np.abs(room), kept.braking, OVER, dt), room)
-    return LinkDistances(rows, np.minimum((-fastest - rows @ state.v) / max(OVER, dt), kept.braking), links)
+    fastest = np.copysign(approach(np.abs(room), kept.braking, TIME_CONSTANT, dt), room)
+    return LinkDistances(rows, np.minimum((-fastest - rows @ state.v) / max(TIME_CONSTANT, dt), kept.braking), links)
 
 
 @lru_cache(maxsize=16)

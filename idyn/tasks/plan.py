@@ -50,6 +50,12 @@ of the weights; begin and end of the gains. Begin and end of up to four targets 
 
 COLUMNS = GAINS + 10
 
+TIME_CONSTANT, EXCESS = 0.008, 1.0
+"""Time constant with which speeds of the joints in `TaskLimits.angles`, and of links towards each other, follow what their
+bounds permit, at least the period [s]: noise ε of measured speeds changes these bounds by ε/TIME_CONSTANT only. What a speed
+exceeds its bound by more than `EXCESS` is braked at once [rad/s, m/s]. Other joints have the period: they may use their whole
+range."""
+
 
 class Equations(NamedTuple):
     """Equations of the tasks with their solution: views of one block of memory, a new one for each tick."""
@@ -110,7 +116,7 @@ class Plan(ArrayRecord):
     corners: Matrix  # of the friction polygon (·, 2)
     angles_min: Vector  # of the joints (na)
     angles_max: Vector
-    over: Vector  # `OVER`, or 0 of those without narrower angles (na)
+    time_constants: Vector  # `TIME_CONSTANT`, or 0 of joints that `TaskLimits.angles` does not name [s] (na)
     speed_max: Vector
     slowest: Vector  # least and largest accelerations [rad/s²] (na)
     fastest: Vector
@@ -170,15 +176,16 @@ class Plan(ArrayRecord):
         own, (known, of, before) = robot.limits, self.limited
         if own is known and law is of and limits is before:
             return
-        low, high, over = own.q_min.copy(), own.q_max.copy(), np.zeros(robot.na)
+        low, high, slow = own.q_min.copy(), own.q_max.copy(), np.zeros(robot.na)
         for name, least, largest in limits.angles:
             if name not in robot.joint_names:
                 raise InputError("limits.angles", f"no motor '{name}'{nearest(name, robot.joint_names)}")
             k = robot.joint_names.index(name)
-            low[k], high[k], over[k] = max(low[k], least), min(high[k], largest), OVER
+            low[k], high[k], slow[k] = max(low[k], least), min(high[k], largest), TIME_CONSTANT
             if not low[k] < high[k]:
                 raise InputError("limits.angles", f"no angle of '{name}' is left: {low[k]:g} to {high[k]:g}")
-        self.put(corners=ROUND if law.round_cones else law.directions, angles_min=low, angles_max=high, over=over)
+        self.put(corners=ROUND if law.round_cones else law.directions)
+        self.put(angles_min=low, angles_max=high, time_constants=slow)
         self.put(most=own.tau_max * limits.torque if limits.torque != 1.0 else own.tau_max, of_joints=limits.joints)
         self.put(least=limits.normal_force, smaller=limits.pressure_margin, acceleration=limits.acceleration)
         self.put(speed_max=np.minimum(own.v_max, limits.speed), braking=limits.braking, singular=limits.singular)
@@ -318,18 +325,12 @@ def _fill_motion_task(d: Dynamics, plan: Plan, k: int, motion: tuple[Array, ...]
     return sound
 
 
-OVER, EXCESS = 0.008, 1.0
-"""Time constant with which speeds of the joints in `TaskLimits.angles`, and of links towards each other, follow what their
-bounds permit, at least the period [s]: noise ε of measured speeds changes these bounds by ε/OVER only. What a speed exceeds its
-bound by more than `EXCESS` is braked at once [rad/s, m/s]. Other joints have the period: they may use their whole range."""
-
-
 @compiled
-def approach(room: Any, braking: float, over: float, dt: float) -> Any:
+def approach(room: Any, braking: float, time_constant: float, dt: float) -> Any:
     """Return the largest speed towards a bound, at a distance `room` ≥ 0 from it: the root s of s²/2c = room − s T, c the
-    deceleration, T four time constants `over`, at least the period dt [s]. A speed that follows it comes to the bound
-    critically damped."""
-    back = braking * max(4.0 * over, dt)
+    deceleration, T four time constants, at least the period dt [s]. A speed that follows it with the time constant comes to
+    the bound critically damped."""
+    back = braking * max(4.0 * time_constant, dt)
     return np.sqrt(back * back + 2.0 * braking * room) - back
 
 
@@ -339,18 +340,20 @@ def _fill_bounds(d: Dynamics, plan: Plan, q: Array) -> None:
     the deceleration `braking`. They never contradict each other. q: angles of the joints
 
     The speed follows the least of `approach` and the velocity limit, and 0 beyond a position limit, with the deceleration c at
-    most. Speeds that `approach` does not permit may take a joint of `TaskLimits.angles` `EXCESS` · `OVER` beyond its limit.
+    most. Speeds that `approach` does not permit may take a joint of `TaskLimits.angles` beyond its limit:
+    `EXCESS` · `TIME_CONSTANT` at most, 8 mrad.
     """
     dt, c, most = d.given.dt, plan.braking, plan.acceleration
     for k in range(len(q)):
         plan.slowest[k], plan.fastest[k] = -most, most
         if plan.of_joints:
-            v, v_max, over = d.given.v[d.given.model.a[k]], plan.speed_max[k], plan.over[k]
-            below = min(v_max, approach(max(plan.angles_max[k] - q[k], 0.0), c, over, dt)) - v
-            above = min(v_max, approach(max(q[k] - plan.angles_min[k], 0.0), c, over, dt)) + v
-            tau = max(over, dt)
-            plan.fastest[k] = min(max(min(below / tau, (below + EXCESS) / dt), -c, -most), most)
-            plan.slowest[k] = min(max(min(-min(above / tau, (above + EXCESS) / dt), c), -most), most)
+            v, v_max, slow = d.given.v[d.given.model.a[k]], plan.speed_max[k], plan.time_constants[k]
+            # how far the speed is below the largest one, and above the least one
+            below = min(v_max, approach(max(plan.angles_max[k] - q[k], 0.0), c, slow, dt)) - v
+            above = min(v_max, approach(max(q[k] - plan.angles_min[k], 0.0), c, slow, dt)) + v
+            lag = max(slow, dt)
+            plan.fastest[k] = min(max(min(below / lag, (below + EXCESS) / dt), -c, -most), most)
+            plan.slowest[k] = min(max(min(-min(above / lag, (above + EXCESS) / dt), c), -most), most)
             if v > 0.0:  # in a narrow range braking comes first
                 plan.slowest[k] = min(plan.slowest[k], plan.fastest[k])
             else:

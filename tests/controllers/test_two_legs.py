@@ -28,7 +28,7 @@ from controllers.planners.two_legs.steps import (
 from controllers.planners.two_legs.walker import TwoLegsSettings
 from idyn import ConfigError, Flat, InputError, Robot, contacts_of_places, load_controller, load_robot
 from idyn.model.description import ContactPoint
-from idyn.tasks import ComTask, ForceTask, TaskStack
+from idyn.tasks import ComTask, ForceTask, PostureTask, TaskStack, predict_tasks
 from idyn.types import Array, State
 
 Velocities = tuple[float, float, float]
@@ -89,6 +89,24 @@ def test_knees_of_a_stance_that_is_nearly_straight_still_bend(bend: float) -> No
     (_, least, largest), _ = bent_knees(robot, robot.with_joint_angles(stance, angles), feet_of(robot, stance))
     assert least == pytest.approx(min(0.2, bend / 2.0), abs=1e-3)
     assert largest == np.inf
+
+
+@pytest.mark.parametrize("joint", ["waist_roll_joint", "left_ankle_roll_joint", "right_shoulder_roll_joint"])
+def test_noise_of_a_speed_shakes_no_joint_at_the_end_of_its_range(joint: str) -> None:
+    """Within the gait's limits an error of a speed changes an acceleration by less than a fifth of what corrects it in 1 ms."""
+    robot, stance = load_robot("g1")
+    gait, contacts = TwoLegsSettings().build(robot, stance, 1e-3), contacts_of_places(robot, stance, Flat(), robot.spheres.keys)
+    tasks = gait.at(0.0, State(q=stance, v=np.zeros(robot.nv)), contacts).tasks
+    assert tasks is not None
+    k, angles, found, noise = robot.joint_names.index(joint), robot.joint_angles(stance), [], 0.05
+    angles[k] = robot.limits.q_max[k]
+    pushed = TaskStack(tasks=[PostureTask(joints=[joint], acceleration=[5000.0])], limits=replace(tasks.limits, torque=np.inf))
+    for error in (-noise, noise):
+        state = State(q=robot.with_joint_angles(stance, angles), v=np.zeros(robot.nv))
+        state.v[robot.tree.a[k]] = error
+        in_the_air = contacts.take(np.zeros(len(contacts), np.bool_))
+        found.append(predict_tasks(robot, state, in_the_air, pushed, law="coulomb", dt=1e-3).q_ddot[k])
+    assert 0.0 < found[0] - found[1] < 2.0 * noise / 5e-3
 
 
 def test_a_hand_is_no_foot_and_its_force_moves_the_balance() -> None:

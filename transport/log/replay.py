@@ -234,7 +234,7 @@ def replay(
     Raises LogError when the log cannot be read, or its settings are missing, malformed or without an equivalent today.
     """
     with LogReader(path) as reader, steady():
-        tally, reported = _Tally(changed=law is not None or selection is not None), 0
+        tally, reported = _Tally(), 0
         exchanges = replayed(reader, law=law, selection=selection, build=build)
         begin = time.perf_counter()
         for exchange in exchanges:
@@ -260,9 +260,7 @@ def replay(
 class _Tally:
     """Collects the exchanges of a log. All sums are taken at the end."""
 
-    def __init__(self, *, changed: bool) -> None:
-        """changed: whether the replay has another law or selection"""
-        self._changed = changed
+    def __init__(self) -> None:
         self.ticks = self.identical = 0
         self.first_difference: int | None = None
         self._compared: list[tuple[int, int, Vector, bytes]] = []  # session, t_robot, recorded τ, replayed τ
@@ -279,8 +277,7 @@ class _Tally:
             self.first_difference = recorded.seq
         if answer is not None:
             self._compared.append((recorded.session, recorded.t_robot, recorded.tau, answer.tau))
-            if self._changed or not same:  # with the same settings the same torques have the same forces
-                self._force_sum += abs(answer.normal_force - recorded.normal_force)
+            self._force_sum += abs(answer.normal_force - recorded.normal_force)
 
     @property
     def robot_s(self) -> float:
